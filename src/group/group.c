@@ -13,10 +13,11 @@
 
 #define TAG 1 /* of messages on no channel; those of parts follow (part.c) */
 #define FIRST_CHANNEL 16
+_Static_assert(HARK_INQUIRY_QUESTION_TAG > TAG + 1 && HARK_INQUIRY_ANSWER_TAG < FIRST_CHANNEL, "each kind of message has its own tag");
 #define PATIENT_TESTS 2000 /* without sleep: messages of a few KB arrive meanwhile */
 #define NAP_NANOSECONDS 50000
 #define FEW_PIECES 16
-#define ANSWER_SECONDS 2.0 /* a process that waits answers within this time, also on a busy machine */
+#define ANSWER_SECONDS 2.0 /* a waiting process answers within this time, also on a busy machine */
 
 #define LATER_FACTOR 0.5
 #define LATER_SECONDS 5
@@ -145,20 +146,22 @@ static hark_group *whole_of(hark_group *group) {
 /* Nothing has come from `peer` for `seconds`. After the limit, the error names the process that the group waits for. */
 static hark_status look_around(hark_context *context, hark_group *group, int peer, double seconds) {
   hark_group *const whole = whole_of(group);
-  int silent = -1, waiting = 0;
+  hark_inquiry_result found = {.silent = -1};
   const int named = hark_group_name(group, peer);
-  int failure = hark_inquiry_answer(whole->transport, &whole->inquiry, named);
+  int failure = hark_inquiry_answer(whole->transport, &whole->inquiry, named, seconds);
   if (failure == 0 && seconds > group->limit)
-    failure = hark_inquiry_ask(whole->transport, &whole->inquiry, named, fmin(group->limit, ANSWER_SECONDS), &silent, &waiting);
-  if (failure != 0) return failed(context, whole, named);
-  if (silent < 0) return HARK_OK;
-  return hark_fail(context, HARK_CANCELLED, "rank %d did not answer rank %d for %s seconds", silent, waiting, HARK_PRINTED(group->limit));
+    failure = hark_inquiry_ask(whole->transport, &whole->inquiry, named, group->limit, fmin(group->limit, ANSWER_SECONDS), &found);
+  if (failure != 0) return failed(context, whole, whole->inquiry.failed);
+  if (found.silent < 0) return HARK_OK;
+  return hark_fail(context, HARK_CANCELLED, "rank %d did not answer rank %d for %s seconds", found.silent, found.waiting,
+                   HARK_PRINTED(found.seconds));
 }
 
 static hark_status wait(hark_context *context, hark_group *group, hark_group_poll *poll, void *user) {
   double moved = hark_machine_seconds();
   int64_t left = 0, before = INT64_MAX, idle = 0;
   int peer = 0;
+  hark_inquiry_end(&whole_of(group)->inquiry);
   for (;;) {
     HARK_TRY(poll(context, user, &left, &peer));
     if (left == 0) return HARK_OK;

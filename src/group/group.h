@@ -2,7 +2,7 @@
  * all processes of a group, in the same order. NULL is a group of one process, for which they do nothing and cost nothing.
  *
  * Errors of all functions: HARK_CANCELLED, which names the process that failed or did not answer within the limit. The group is over then.
- * A process that does not answer because it waits for another one is not named, but the other one (inquiry.h).
+ * If that process itself only waits for another one, the other one is named (inquiry.h).
  */
 #ifndef HARK_GROUP_GROUP_H
 #define HARK_GROUP_GROUP_H
@@ -36,7 +36,7 @@ typedef struct hark_group {
   hark_group_background background; /* functions NULL: none */
   int64_t begun;                    /* its rounds so far, at this process */
   hark_status over;                 /* HARK_OK: it is not */
-  hark_inquiry inquiry;             /* of the whole */
+  hark_inquiry inquiry;             /* used in the whole only */
   bool abandoned;                   /* it is over, and other processes do not know (hark_group_give_up()) */
   char message[512];
   struct hark_group *whole; /* of a part (part.h), whose processes are `first`, `first` + `step`, ... of it; else NULL */

@@ -155,6 +155,7 @@ void hark_group_close(hark_context *context, hark_group **group_pointer, int cod
   *group_pointer = NULL;
   if (group == NULL) return;
   if (hark_group_is_lost(group)) group->transport->abort(group->transport, code);
+  hark_inquiry_close(group->transport, &group->inquiry);
   group->transport->close(group->transport);
   hark_release(context, group, sizeof(hark_group) + sizeof(hark_transport));
 }

@@ -11,7 +11,7 @@ typedef struct hark_group_part {
 
 /* The `size` processes first, first + step, ... of `whole`, of which this process is one. Their messages do not meet those of the whole or
  * of other parts. *out borrows `whole`, stays in its place, and is ended by hark_group_release(). An error of the part is one of the
- * whole. */
+ * whole. A part has no channels, and its transport has no `arrived`. */
 void hark_group_part_open(hark_group *whole, int first, int step, int size, hark_group_part *out);
 
 /* Divides the group of the context, of D x `ranks` processes, into D parts of `ranks` processes each, which share the rows of a sequence:

@@ -12,7 +12,7 @@
 
 #define STEPS 12
 #define KILL_STEPS 120
-#define LAST_KILL 80 /* lines of metrics: many steps follow, so that a slow script finds its run alive */
+#define LAST_KILL 60 /* lines of metrics: many steps follow, so that a slow script finds its run alive */
 #define MODEL                                                                                                                              \
   " --layers=1 --heads=2 --width=16 --context=8 --batch=2 --accumulate=5 --keep=2 --dropout=0.1 --log-every=1 --order=shuffled "           \
   "--threads=1 --data text.txt --no-preflight"
@@ -173,7 +173,7 @@ static void killed_at_random_moments(void **state) {
   launch_run("", "train --out whole" KILL_OPTIONS, 0);
   for (int kill = 0; kill < planned; kill++) {
     const int size = 2 + kill % 3, rank = (int)random_below(&random, (uint64_t)size);
-    const int line = (int)random_below(&random, LAST_KILL + 1), later = (int)random_below(&random, 20);
+    const int line = kill % 10 == 9 ? 0 : (int)random_below(&random, LAST_KILL + 1), later = (int)random_below(&random, 20);
     char name[32], words[512];
     test_output output = {0};
     (void)snprintf(name, sizeof name, "killed-%d", kill);
@@ -196,6 +196,7 @@ static void killed_at_random_moments(void **state) {
   print_message("%d of %d runs were killed before their end, %d after a checkpoint, %d of these during a save\n", killed, planned, kept,
                 saving);
   assert_true(2 * killed > planned);
+  assert_true(saving > 0 || planned < 40);
 }
 
 int main(void) {
