@@ -170,7 +170,7 @@ static int refusals(void) {
          refused(transport.send(&transport, 0, 0, &byte, (size_t)HARK_TRANSPORT_PIECE + 1, &request), "a message of 67108865 bytes");
 }
 
-/* Each process asks for messages with a tag. Those of another tag are not reported. One that is reported can be received from its sender. */
+/* Each process asks for messages with a tag. Those of another tag are not reported; one that is reported can be received. */
 static int arrivals(void) {
   hark_transport_request sends[PROCESSES], request;
   unsigned char mine = (unsigned char)transport.rank, other = 0;
