@@ -355,7 +355,7 @@ static void kept_of_block(const hark_grid_tile *tile, int key_level, const hark_
   const uint64_t plane = (uint64_t)(tree->sequence->item * call->desc->heads + tree->head) << 23;
   hark_grid_places places;
   uint64_t rows[HARK_LANES], quad = UINT64_MAX;
-  vu words[4] = {0};
+  vu words[4] = {vu_set(0), vu_set(0), vu_set(0), vu_set(0)};
   HARK_ISA(hark_grid_find_places)(tree, keys, &places);
   for (int i = 0; i < HARK_LANES; i++) {
     const int cell = hark_grid_clip(tile->first + lane + i, tile->block.part[4] - 1);

@@ -16,6 +16,7 @@
 #define HARK_BACKEND_CPU_ISA_GRID_TILE_H
 
 #include "backend/attention_algorithm.h"
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/isa/dense_pack.h"
 #include "backend/cpu/isa/dense_products.h"
 #include "backend/grid.h"
