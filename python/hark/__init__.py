@@ -41,6 +41,7 @@ def attention(
     partition: str = "neighbour",
     coarse_query: str = "default",
     interpolation: str = "constant",
+    grid_columns: int = 0,
     key_lengths: Any = None,
     segments: Any = None,
     offsets: Any = None,
@@ -78,6 +79,8 @@ def attention(
         hierarchy_block, partition, coarse_query, interpolation
                         hierarchical: tokens of a block (16), "neighbour" or "sibling", "default", "mean", "first" or "exact",
                         "constant" or "linear"
+        grid_columns    hierarchical: columns of a picture whose pixels are the rows, in the order of reading; 0: no picture.
+                        hierarchy_block is then a power of 4; not causal, no hierarchical_bias, no log_kernel
         key_lengths     [B], whole numbers: keys at and after them are padding
         segments        [B, L], whole numbers: every run of equal ids is a sequence; negative ids are padding
         offsets         [sequences + 1] into packed rows [1, H, rows, d]; or a pair, those of the queries and of the keys
@@ -118,6 +121,7 @@ def attention(
         "partition": partition,
         "coarse_query": coarse_query,
         "interpolation": interpolation,
+        "grid_columns": grid_columns,
         "key_lengths": key_lengths,
         "segments": segments,
         "offsets": offsets,

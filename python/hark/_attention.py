@@ -53,6 +53,7 @@ class Options(NamedTuple):
     query_offset: Optional[int]
     dropout: float
     directed_kernel: bool
+    grid_columns: int
 
 
 def _word(name: str, value) -> int:
@@ -110,6 +111,7 @@ def options(
     query_offset=None,
     dropout=0.0,
     directed_kernel=False,
+    grid_columns=0,
 ) -> Options:
     """Checks words and numbers. Ridge and sigma are numbers here; given as tensors they are None here.
 
@@ -126,6 +128,8 @@ def options(
         raise ValueError(
             "attention: hierarchy_block, partition, coarse_query and interpolation have no effect without structure 'hierarchical'"
         )
+    if not hierarchical and grid_columns not in (None, 0):
+        raise ValueError("attention: grid_columns has no effect without structure 'hierarchical'")
     return Options(
         _word("structure", structure),
         _truth("causal", causal),
@@ -145,6 +149,7 @@ def options(
         None if query_offset is None else _whole("query_offset", query_offset),
         _number("dropout", dropout),
         _truth("directed_kernel", directed_kernel),
+        _whole("grid_columns", grid_columns),
     )
 
 
@@ -240,6 +245,7 @@ class Frame:
             "interpolation",
             "dropout",
             "directed_kernel",
+            "grid_columns",
         ):
             setattr(desc, name, getattr(options, name))
         desc.batch, desc.heads, desc.query_length, desc.head_dim = query

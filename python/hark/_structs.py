@@ -85,6 +85,7 @@ class AttentionDesc(c.Structure):
         ("product_type", i64),
         ("contextual_positions", i64),
         ("directed_kernel", i64),
+        ("grid_columns", i64),
     ]
 
 

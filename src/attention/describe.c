@@ -183,8 +183,7 @@ static hark_status check_grid(hark_context *context, const hark_attention_desc *
   if (desc->partition != HARK_PARTITION_NEIGHBOUR) return refuse_grid(context, desc, "with partition sibling, expected neighbour");
   if (desc->coarse_query == HARK_COARSE_QUERY_FIRST)
     return refuse_grid(context, desc, "with coarse_query first, expected mean or exact: only causal attention needs the first query");
-  if (desc->interpolation != HARK_INTERPOLATION_CONSTANT)
-    return refuse_grid(context, desc, "with interpolation linear, expected constant");
+  if (desc->interpolation != HARK_INTERPOLATION_CONSTANT) return refuse_grid(context, desc, "with interpolation linear, expected constant");
   if (desc->has_hierarchical_bias)
     return refuse_grid(context, desc, "with has_hierarchical_bias, expected 0: the bias is indexed by one distance");
   if (desc->has_log_kernel) return refuse_grid(context, desc, "with has_log_kernel, expected 0: log G is a function of one distance");

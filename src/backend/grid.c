@@ -13,6 +13,7 @@ hark_grid hark_grid_make(const hark_attention_desc *desc, int64_t length) {
   const int64_t columns = hark_min(desc->grid_columns, length);
   hark_grid g = {.length = length, .columns = columns, .stride = desc->grid_columns, .side = hark_grid_side(desc->hierarchy_block)};
   g.rows = columns == 0 ? 0 : hark_ceil_div(length, desc->grid_columns);
+  while ((int64_t)1 << g.shift < g.side) g.shift++;
   g.levels = 1;
   while (hark_max(g.rows, g.columns) > (2 * g.side) << (g.levels - 1)) g.levels++;
   return g;
@@ -42,7 +43,8 @@ double hark_grid_entries(const hark_grid *g, bool fine_queries) {
   double entries = 0;
   for (int level = 0; level < g->levels; level++) {
     entries += near_pairs(g->rows, level, fine_queries, g->side) * near_pairs(g->columns, level, fine_queries, g->side);
-    if (level > 0) entries -= near_pairs(g->rows, level, fine_queries, g->side / 2) * near_pairs(g->columns, level, fine_queries, g->side / 2);
+    if (level > 0)
+      entries -= near_pairs(g->rows, level, fine_queries, g->side / 2) * near_pairs(g->columns, level, fine_queries, g->side / 2);
   }
   return entries;
 }

@@ -32,7 +32,8 @@ typedef struct hark_grid {
   int64_t length;        /* pixels */
   int64_t rows, columns; /* of pixels; a picture of one row has no more columns than pixels */
   int64_t stride;        /* pixels from one row to the next */
-  int64_t side;          /* cells, of a block */
+  int64_t side;          /* cells, of a block: 2^shift */
+  int shift;
   int levels;
 } hark_grid;
 

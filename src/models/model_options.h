@@ -257,6 +257,10 @@ typedef enum hark_stored {
     "structure hierarchical: how the sums of coarse cells pass to their halves; constant: both halves receive those of their cell; "       \
     "linear: the second half receives the mean of its cell's and the next cell's",                                                         \
     HARK_NEEDS_HIERARCHICAL ", model.architecture encoder|masked_encoder|ahca", MEANING, CHANGED, 1)                                       \
+  X(attention.grid_columns, "grid-columns", INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, "C",                                         \
+    "structure hierarchical: tokens are the pixels of pictures with C columns, whose rows and columns are halved together; 0: no "         \
+    "pictures",                                                                                                                            \
+    HARK_NEEDS_HIERARCHICAL ", model.architecture encoder", MEANING, CHANGED, 1)                                                           \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "where ahca cuts a sequence into chunks; fixed: every chunk_size tokens; delimiter: after a delimiter; semantic: at "                  \
     "valleys of similarity; learned: where a learned probability is high",                                                                 \

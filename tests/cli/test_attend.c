@@ -64,7 +64,10 @@ static void test_same_as_library(void **state) {
                {"hierarchical:B2,H2,L29,D5,N4,exact,sibling,segments",
                 "--structure hierarchical --hierarchy-block 4 --coarse-query exact --partition sibling"},
                {"hierarchical:B2,H2,L29,D5,N2,first,linear",
-                "--structure hierarchical --hierarchy-block 2 --coarse-query first --interpolation linear"}};
+                "--structure hierarchical --hierarchy-block 2 --coarse-query first --interpolation linear"},
+               {"hierarchical:B2,H2,L99,D5,N4,grid=11,mask,qmask", "--structure hierarchical --hierarchy-block 4 --grid-columns 11"},
+               {"hierarchical:B2,H2,L99,D5,N4,grid=11,exact",
+                "--structure hierarchical --hierarchy-block 4 --grid-columns 11 --coarse-query exact"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     check_same(cases[i].text, cases[i].words, HARK_F32);
     check_same(cases[i].text, cases[i].words, HARK_F64);
@@ -415,6 +418,8 @@ static void test_refused_options(void **state) {
       {"--structure hierarchical --hierarchy-block 0", "--hierarchy-block: \"0\" given, expected a whole number in [2, 1048576]"},
       {"--structure hierarchical --window 3", "--window: has no effect here, it needs --structure window (currently hierarchical)"},
       {"--coarse-query first", "it needs --structure hierarchical (currently dense)"},
+      {"--structure hierarchical --grid-columns 3 --causal", "--grid-columns: has no effect here"},
+      {"--grid-columns 3", "--grid-columns: has no effect here, it needs --structure hierarchical (currently dense)"},
       {"--normalisation cme", "--ridge X above 0"},
       {"--ridge 1", "--ridge: has no effect here, it needs --normalisation cme (currently softmax)"},
       {"--unit", "it needs --normalisation cme"},
@@ -585,6 +590,10 @@ static void test_refused_tensors(void **state) {
       {"contextual F32 1 1048577 4", "--causal", 3, "with N from 2 to 2^20"},
       {"contextual F32 1 9 4", "", 2, "tensor contextual needs --causal"},
       {"", HIERARCHICAL " --hierarchy-block 15", 2, "hierarchy_block is 15"},
+      {"", HIERARCHICAL " --hierarchy-block 8 --grid-columns 3", 2, "hierarchy_block is 8 with grid_columns"},
+      {"", HIERARCHICAL " --grid-columns 3 --partition sibling", 2, "grid_columns is 3 with partition sibling"},
+      {"hierarchical_bias F32 2 63", HIERARCHICAL " --grid-columns 3", 2, "tensor hierarchical_bias cannot be used with --grid-columns"},
+      {"log_kernel F32 2 63", HIERARCHICAL " --grid-columns 3", 2, "tensor log_kernel cannot be used with --grid-columns"},
       {"", HIERARCHICAL " --coarse-query mean --causal", 2, "coarse_query is mean"},
       {"", HIERARCHICAL " --interpolation linear --causal", 2, "interpolation is linear"},
       {"hierarchical_bias F32 2 5", HIERARCHICAL, 3, "hierarchical_bias has shape [2, 5], expected [2, 63]"}};

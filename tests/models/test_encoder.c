@@ -65,6 +65,12 @@ static const variant variants[] = {
      {BASE(1), .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 2,
       .attention.interpolation = HARK_INTERPOLATION_LINEAR, .attention.hierarchical_bias = true, .positional = "left(decay)*right(rbf)",
       .pooling = HARK_POOLING_MEAN, .recompute = true}},
+    {"picture_of_one_column", /* of 9 pixels, on three levels */
+     {BASE(1), .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 4,
+      .attention.grid_columns = 1, .pooling = HARK_POOLING_MEAN}},
+    {"picture_exact_recompute",
+     {BASE(2), .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 4,
+      .attention.grid_columns = 7, .attention.coarse_query = HARK_COARSE_QUERY_EXACT, .pooling = HARK_POOLING_FIRST, .recompute = true}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 

@@ -220,7 +220,8 @@ static bool make_logit(head *t, int64_t n, term *m) {
     magnitude += c->rbf ? (q_size[x] + k_size[x]) * (q_size[x] + k_size[x]) / width : fabs(t->p->scale) * q_size[x] * k_size[x];
   }
   m->logit = similarity + terms;
-  m->logit_error = ((double)d + (c->grid > 0 ? 8 : 4) * m->level + 2 * FEW_ROUNDINGS) * magnitude + FEW_ROUNDINGS * (sizes + fabs(m->logit));
+  m->logit_error =
+      ((double)d + (c->grid > 0 ? 8 : 4) * m->level + 2 * FEW_ROUNDINGS) * magnitude + FEW_ROUNDINGS * (sizes + fabs(m->logit));
   return true;
 }
 

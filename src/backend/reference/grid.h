@@ -19,7 +19,7 @@ typedef struct grid_head {
   double *mixed;                   /* [dv]: weighted values of the current row, relative to `highest` */
   double highest, sum;             /* of the current row: the maximum of its logits, its normaliser relative to it */
   /* backward */
-  double mean_gradient;          /* of the current row: dout . out */
+  double mean_gradient;           /* of the current row: dout . out */
   double *dquery, *dkey, *dvalue; /* [cells][d], [cells][d], [cells][dv] */
 } grid_head;
 

@@ -49,6 +49,9 @@ static const hark_option options[] = {
      HIERARCHICAL},
     {"interpolation", "interpolation", HARK_OPTION_ENUM, AT(interpolation), "constant", "constant|linear", NULL, NULL,
      "how a level passes its sums to the level below", HIERARCHICAL},
+    {"grid-columns", "grid-columns", HARK_OPTION_INT, AT(grid_columns), "0", "[0, 16777216]", NULL, "C",
+     "the rows are the pixels of a picture with C columns, whose rows and columns are halved together; 0: no picture",
+     HIERARCHICAL ", causal false"},
     {"window", "window", HARK_OPTION_INT, AT(window), "0", "[0, inf)", NULL, NULL,
      "number of positions on each side that a query attends to", "structure window"},
     {"query-offset", "query-offset", HARK_OPTION_INT, AT(query_offset), "0", NULL, NULL, NULL,
@@ -113,6 +116,7 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
   desc.structure = (hark_attention_structure)v->structure;
   if (v->structure == HARK_ATTEND_HIERARCHICAL) {
     desc.hierarchy_block = v->hierarchy_block;
+    desc.grid_columns = v->grid_columns;
     desc.partition = (hark_hierarchy_partition)v->partition;
     desc.coarse_query = (hark_coarse_query)v->coarse_query;
     desc.interpolation = (hark_hierarchy_interpolation)v->interpolation;

@@ -20,6 +20,11 @@ static bool is_hierarchical(const hark_attend_values *v, const hark_attend_tenso
 
 static bool is_not_hierarchical(const hark_attend_values *v, const hark_attend_tensors *t) { return !is_hierarchical(v, t); }
 
+static bool is_picture(const hark_attend_values *v, const hark_attend_tensors *t) {
+  (void)t;
+  return v->grid_columns > 0;
+}
+
 static bool is_cme(const hark_attend_values *v, const hark_attend_tensors *t) {
   (void)t;
   return v->normalisation == HARK_ATTEND_CME;
@@ -91,6 +96,7 @@ static const need needs[] = {
     {"q", is_hierarchical_with_two_lengths, USAGE,
      "has another length than k, expected the same with --structure hierarchical: queries and keys share one hierarchy"},
     {"hierarchical_bias", is_not_hierarchical, USAGE, "needs --structure hierarchical"},
+    {"hierarchical_bias", is_picture, USAGE, "cannot be used with --grid-columns: it is indexed by one distance"},
     {"query_mask", is_not_hierarchical, USAGE, "needs --structure hierarchical"},
     {"attention_bias", is_hierarchical, USAGE,
      "cannot be used with --structure hierarchical, expected hierarchical_bias or log_kernel: coarse keys have no single entries"},
@@ -108,6 +114,7 @@ static const need needs[] = {
      "has heads or query rows, expected shape [B or 1, 1, 1, Lk] with --structure hierarchical: keys are masked before they are averaged"},
     {"mask", masks_pairs_of_cme, USAGE,
      "has query rows, expected shape [B or 1, H or 1, 1, Lk] with --normalisation cme: all queries share one factorisation"},
+    {"log_kernel", is_picture, USAGE, "cannot be used with --grid-columns: it is a function of one distance"},
     {"log_kernel", has_positional, USAGE, "and --positional are both given, expected one of them"},
     {"rotary_rates", is_not_rotary, USAGE, "needs --rotary BASE, which it replaces"},
     {"rotary_rates", has_other_base, USAGE, "cannot be used with --rotary-scaling dynamic, which changes the base"},

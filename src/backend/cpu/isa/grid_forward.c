@@ -41,8 +41,7 @@ static void begin_tile(forward_work *work) {
     const int64_t parent = hark_grid_parent(tree, tile->level, &tile->block, &tile->places, tile->first + row) - tree->level[1].first;
     work->top[row] = tree->top[parent];
     work->sum[row] = tree->sum[parent];
-    memcpy(work->mixed + (ptrdiff_t)row * call->value_pad, tree->mixed + parent * call->value_pad,
-           (size_t)call->value_pad * sizeof(float));
+    memcpy(work->mixed + (ptrdiff_t)row * call->value_pad, tree->mixed + parent * call->value_pad, (size_t)call->value_pad * sizeof(float));
   }
 }
 
@@ -143,8 +142,8 @@ static void write_rows(const forward_work *work) {
     const int64_t pixel = hark_grid_pixel(tree, 0, &tile->block, &tile->places, tile->first + r);
     if (pixel >= tree->grid.length) continue;
     const bool sees = tree->query_count[hark_grid_row(tile) + r] > 0.0f && work->sum[r] != 0.0f;
-    float *out = (float *)args->out.data + item * args->out.stride[0] + tree->head * args->out.stride[1] +
-                 (row + pixel) * args->out.stride[2];
+    float *out =
+        (float *)args->out.data + item * args->out.stride[0] + tree->head * args->out.stride[1] + (row + pixel) * args->out.stride[2];
     const float *mixed = work->mixed + (ptrdiff_t)r * call->value_pad, gain = sees ? 1.0f / work->sum[r] : 0.0f;
     for (int c = 0; c < call->value_dim; c++) out[c] = sees ? gain * mixed[c] : 0.0f;
     if (args->log_sum_exp.data == NULL) continue;

@@ -51,9 +51,9 @@ typedef struct hark_grid_tree {
   int64_t key_head, head;
   hark_grid grid;
   hark_grid_level level[HARK_GRID_MAX_LEVELS];
-  float *key, *value, *key_count; /* [cells][d padded], [cells][dv padded], [cells]: means, sums and numbers of unmasked keys */
-  float *query, *query_count;     /* of rows */
-  float *top, *sum, *mixed;       /* forward, of rows above level 0: m in units of log 2, Z and Y [dv padded] relative to 2^m */
+  float *key, *value, *key_count;            /* [cells][d padded], [cells][dv padded], [cells]: means, sums and numbers of unmasked keys */
+  float *query, *query_count;                /* of rows */
+  float *top, *sum, *mixed;                  /* forward, of rows above level 0: m in units of log 2, Z and Y [dv padded] relative to 2^m */
   float *g, *least, *mean_gradient, *dquery; /* backward, of rows: see grid_backward.c */
   float *dkey, *dvalue;
 } hark_grid_tree;
@@ -89,11 +89,11 @@ static inline hark_grid_block hark_grid_block_of(const hark_grid_tree *tree, int
 
 /* Index in the arrays of the cell (row, column) of a level. */
 static inline int64_t hark_grid_index(const hark_grid_tree *tree, int level, int64_t row, int64_t column) {
-  const int64_t side = tree->grid.side, half = side / 2;
-  const hark_grid_block block = hark_grid_block_of(tree, level, row / side, column / side);
-  const int64_t r = row % side, c = column % side;
-  const int q = (int)(r / half * 2 + c / half);
-  return block.first + block.part[q] + r % half * hark_grid_clip(block.width - c / half * half, (int)half) + c % half;
+  const int shift = tree->grid.shift, half = 1 << (shift - 1);
+  const hark_grid_block block = hark_grid_block_of(tree, level, row >> shift, column >> shift);
+  const int r = (int)(row & (tree->grid.side - 1)), c = (int)(column & (tree->grid.side - 1));
+  const int q = r >> (shift - 1) << 1 | c >> (shift - 1);
+  return block.first + block.part[q] + (r & (half - 1)) * hark_grid_clip(block.width - (c & half), half) + (c & (half - 1));
 }
 
 /* Rows and columns, inside the block, of its cells in their order. */
@@ -137,9 +137,7 @@ typedef struct hark_grid_chunk {
 } hark_grid_chunk;
 
 /* Keys of the largest chunk. */
-static inline int hark_grid_chunk_keys(int64_t block) {
-  return (int)hark_min(HARK_GRID_NEIGHBOURS * block, HARK_GRID_MOST_BLOCK);
-}
+static inline int hark_grid_chunk_keys(int64_t block) { return (int)hark_min(HARK_GRID_NEIGHBOURS * block, HARK_GRID_MOST_BLOCK); }
 
 /* The next blocks of keys of a level that a tile meets; `next`: 0 at first. False: there are no more. */
 bool HARK_ISA(hark_grid_next_chunk)(const hark_grid_tile *tile, int key_level, int *next, hark_grid_chunk *chunk);
