@@ -111,8 +111,9 @@ typedef struct hark_attention_desc {
   int64_t directed_kernel;
   /* HIERARCHICAL: 0, or columns of a picture, whose pixels are the rows of a sequence in the order of reading: row n is pixel (n / columns,
    * n mod columns). Rows and columns are then halved together (docs/mathematics/hierarchical-2d.md): cells are squares of 2^l x 2^l pixels,
-   * and hierarchy_block is the number of cells of a square block: 4, 16, 64, ..., a power of 4. Partition neighbour, constant interpolation,
-   * coarse_query mean or exact; not causal, no hierarchical_bias, no log_kernel. The last row of pixels may be incomplete. */
+   * and hierarchy_block is the number of cells of a square block: 4, 16, 64, ..., a power of 4. Partition neighbour, constant
+   * interpolation, coarse_query mean or exact; not causal, no hierarchical_bias, no log_kernel. The last row of pixels may be incomplete.
+   * */
   int64_t grid_columns;
 } hark_attention_desc;
 
@@ -158,9 +159,9 @@ HARK_API hark_attention_sizes hark_attention_plan_sizes(const hark_attention_pla
 HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attention_plan *plan);
 
 /* Useful floating-point operations at the maximum sizes: forward two products over the visible pairs, backward five. Causal counts
- * L(L+1)/2 pairs; HIERARCHICAL counts the Nr^2 pairs of every block, with grid_columns all pairs of cells that meet; CME the products and solves of docs/mathematics/kernel-ridge.md.
- * Contextual positions add the products of a query and the rows of their table that it can reach, backward three times. The first takes
- * any descriptor whose extents are set; 0 when its struct_size is refused. */
+ * L(L+1)/2 pairs; HIERARCHICAL counts the Nr^2 pairs of every block, with grid_columns all pairs of cells that meet; CME the products and
+ * solves of docs/mathematics/kernel-ridge.md. Contextual positions add the products of a query and the rows of their table that it can
+ * reach, backward three times. The first takes any descriptor whose extents are set; 0 when its struct_size is refused. */
 HARK_API double hark_attention_desc_operations(const hark_attention_desc *desc, bool backward);
 HARK_API double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward);
 

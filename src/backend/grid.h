@@ -66,8 +66,8 @@ static inline bool hark_grid_meets(const hark_grid *g, int level, int64_t row, i
   return level == 0 || !hark_grid_is_near(row, key_row, below) || !hark_grid_is_near(column, key_column, below);
 }
 
-/* Pairs of a query and a key cell that meet, on all levels; with fine_queries (coarse query exact), of a pixel and a key cell. Cells without
- * a pixel in the last row of pixels count too. */
+/* Pairs of a query and a key cell that meet, on all levels; with fine_queries (coarse query exact), of a pixel and a key cell. Cells
+ * without a pixel in the last row of pixels count too. */
 double hark_grid_entries(const hark_grid *g, bool fine_queries);
 
 #endif

@@ -153,7 +153,7 @@ static bool grid_without_kernel(const hark_network_config *config, char *message
 }
 
 static bool grid_without_class_token(const hark_network_config *config, char *message) {
-  return sees_pictures(config) && config->pooling == HARK_POOLING_CLASS &&
+  return sees_pictures(config) && config->architecture == HARK_ARCHITECTURE_ENCODER && config->pooling == HARK_POOLING_CLASS &&
          hark_rule_violated(message,
                             "model.pooling class adds a token before the pixels, which model.attention.grid_columns would take for the "
                             "first pixel, expected mean or first");

@@ -10,8 +10,8 @@
  * tokens by their share of the mean. With linear interpolation a row has c(n,a) e^S from two cells a on every level, and a pair has as many
  * terms as there are such cells whose entry exists. Cost O(L^2): no tree, no recursion over sums, no weights per level.
  *
- * With grid=C rows are pixels of a picture, cells are squares of 2^l x 2^l pixels, and the level of a pair is the lowest on which the square
- * blocks of the two pixels are the same or touch.
+ * With grid=C rows are pixels of a picture, cells are squares of 2^l x 2^l pixels, and the level of a pair is the lowest on which the
+ * square blocks of the two pixels are the same or touch.
  *
  * Bounds as in attention_definition.c, with magnitudes in place of values wherever a cell's sums may cancel, and the exponentials of M
  * levels between a row and its logits.

@@ -7,8 +7,8 @@
  * forget gates; positions=N: contextual ones, of a table for all heads; stick: stick-breaking, and long: with logits of about -8, so that
  * no stick is used up before the last key; f64; bf16: products of dense attention in bf16; packed: q, k and v as [B, L, H, D]; forward: no
  * backward. hierarchical: N block (16), mean, first or exact queries (first when causal, else mean), sibling, linear, hbias (a table per
- * head), grid=C (the rows are pixels of a picture with C columns). cme (kernel ridge, ridge 0.01): rbf unless exp, variance; a table of log G is constant. Operations are those of
- * hark_attention_plan_operations(); bytes count every operand once.
+ * head), grid=C (the rows are pixels of a picture with C columns). cme (kernel ridge, ridge 0.01): rbf unless exp, variance; a table of
+ * log G is constant. Operations are those of hark_attention_plan_operations(); bytes count every operand once.
  */
 #include <hark/attention.h>
 #include <math.h>

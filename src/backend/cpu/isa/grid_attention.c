@@ -4,10 +4,10 @@
  * grid_backward.c contain the loops over tiles, dense_products.h the micro-kernels.
  *
  * If there are at least as many (sequence, key head)s as threads, each is computed by one thread with a separate tree. Otherwise they are
- * computed one after another, each by all threads, stage by stage: a stage computes the blocks of a level in pieces. In the backward, pieces
- * of one colour meet separate keys, so that the pieces of a colour may run at the same time, one colour after another. Pieces depend on sizes
- * alone, and every sum has one order, so that the bits depend neither on the way nor on the number of threads. With exact queries the pieces
- * are those of the keys' level: on the coarsest level, of at most 2 x 2 blocks, one thread computes the backward of a head.
+ * computed one after another, each by all threads, stage by stage: a stage computes the blocks of a level in pieces. In the backward,
+ * pieces of one colour meet separate keys, so that the pieces of a colour may run at the same time, one colour after another. Pieces depend
+ * on sizes alone, and every sum has one order, so that the bits depend neither on the way nor on the number of threads. With exact queries
+ * the pieces are those of the keys' level: on the coarsest level, of at most 2 x 2 blocks, one thread computes the backward of a head.
  *
  * Scratch: trees, one or one per worker | tiles per worker.
  */

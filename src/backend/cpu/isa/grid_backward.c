@@ -1,7 +1,7 @@
 /* grid_backward.c - backward of hierarchical attention over pictures, tile by tile, from the coarsest level of keys down.
  *
- * out[n] = sum of m P v_b over the entries of pixel n, P = e^(s - lse[n]), D[n] = dout[n] . out[n]. A row a of level l has the sums over its
- * pixels n (grid_cells.c):
+ * out[n] = sum of m P v_b over the entries of pixel n, P = e^(s - lse[n]), D[n] = dout[n] . out[n]. A row a of level l has the sums over
+ * its pixels n (grid_cells.c):
  *
  *     m_a = min over n of lse[n]     g_a = sum_n e^(m_a - lse[n]) dout[n]     D_a = sum_n e^(m_a - lse[n]) D[n]
  *

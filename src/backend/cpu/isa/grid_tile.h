@@ -1,8 +1,8 @@
 /* grid_tile.h - shared by the files of "grid tiled", hierarchical attention over pictures in f32: a head's cells in memory, blocks, tiles.
  *
- * The cells of a level are stored block by block, row of blocks by row of blocks. Inside a block they are stored quarter by quarter, because a
- * quarter's cells have the same near cells on the level below (backend/grid.h), and inside a quarter row by row. Blocks and quarters at the
- * lower and right edge have only the cells that exist: nothing is padded to whole blocks.
+ * The cells of a level are stored block by block, row of blocks by row of blocks. Inside a block they are stored quarter by quarter,
+ * because a quarter's cells have the same near cells on the level below (backend/grid.h), and inside a quarter row by row. Blocks and
+ * quarters at the lower and right edge have only the cells that exist: nothing is padded to whole blocks.
  *
  *     side 4:    0  1  4  5       the cell's number in its block; at an edge with 3 columns:    0  1  4
  *                2  3  6  7                                                                     2  3  5
@@ -149,7 +149,8 @@ static inline int hark_grid_end_of_run(const hark_grid_chunk *chunk, int first) 
   return next;
 }
 
-/* Sets the entries of a chunk's tile [keys][HARK_TILE_QUERIES] that do not exist: of pairs that do not meet, and of keys that are masked. */
+/* Sets the entries of a chunk's tile [keys][HARK_TILE_QUERIES] that do not exist: of pairs that do not meet, and of keys that are masked.
+ * */
 void HARK_ISA(hark_grid_mask)(const hark_grid_tile *tile, int key_level, const hark_grid_chunk *chunk, float value, float *entries);
 
 /* 0 or the gain of dropout for every entry of a chunk's tile, from the word of the cells' first pixels (attention.h). */
