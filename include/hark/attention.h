@@ -112,8 +112,7 @@ typedef struct hark_attention_desc {
   /* HIERARCHICAL: 0, or columns of a picture, whose pixels are the rows of a sequence in the order of reading: row n is pixel (n / columns,
    * n mod columns). Rows and columns are then halved together (docs/mathematics/hierarchical-2d.md): cells are squares of 2^l x 2^l pixels,
    * and hierarchy_block is the number of cells of a square block: 4, 16, 64, ..., a power of 4. Partition neighbour, constant
-   * interpolation, coarse_query mean or exact; not causal, no hierarchical_bias, no log_kernel. The last row of pixels may be incomplete.
-   * */
+   * interpolation, coarse_query mean or exact; not causal, no hierarchical_bias, no log_kernel. The last row may be incomplete. */
   int64_t grid_columns;
 } hark_attention_desc;
 

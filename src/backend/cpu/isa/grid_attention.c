@@ -137,10 +137,12 @@ static void run_head(hark_grid_tree *tree, int64_t head, int worker) {
   tree->head = head;
   for (int level = 0; level < row_levels; level++) run_stage(tree, GRID_QUERIES, level, worker);
   if (!tree->call->backward) {
+    tree->finite = HARK_ISA(hark_grid_all_finite)(tree);
     for (int level = row_levels - 1; level >= 0; level--) run_stage(tree, GRID_FORWARD, level, worker);
     return;
   }
   for (int level = 0; level < row_levels; level++) run_stage(tree, GRID_GRADIENTS, level, worker);
+  tree->finite = HARK_ISA(hark_grid_all_finite)(tree);
   for (int level = levels - 1; level >= 0; level--) run_stage(tree, GRID_BACKWARD, level, worker);
 }
 

@@ -107,10 +107,11 @@ static void chunk_gradients(const backward_work *work, int key_level, const hark
         vf product = vf_load(work->products + at);
         if (drops) {
           const vf kept = vf_load(work->kept + at);
-          product = kept * product;
+          product = vf_select(vf_equal(kept, vf_zero()), vf_zero(), kept * product);
           vf_store(work->weights + at, kept * weight);
         }
-        vf_store(work->products + at, scale * (weight * (product - count * mean)));
+        const vf gradient = scale * (weight * (product - count * mean));
+        vf_store(work->products + at, vf_select(vf_equal(weight, vf_zero()), vf_zero(), gradient)); /* hidden, whatever is there */
       }
   }
 }
@@ -134,19 +135,19 @@ static void spread_chunk(const backward_work *work, const hark_grid_chunk *chunk
                       .c_row = call->value_pad,
                       .rows = keys,
                       .end = tile->count};
-    hark_grid_spread(&p, call->value_pad / HARK_LANES);
+    hark_grid_spread(tree, &p, call->value_pad);
     p.a = tree->query + row * call->head_pad;
     p.a_step = p.c_row = call->head_pad;
     p.b = work->products + at;
     p.c = tree->dkey + key * call->head_pad;
-    hark_grid_spread(&p, call->head_pad / HARK_LANES);
+    hark_grid_spread(tree, &p, call->head_pad);
     p.a = tree->key + key * call->head_pad;
     p.b_row = 1;
     p.b_step = HARK_TILE_QUERIES;
     p.c = tree->dquery + row * call->head_pad;
     p.rows = tile->count;
     p.end = keys;
-    hark_grid_spread(&p, call->head_pad / HARK_LANES);
+    hark_grid_spread(tree, &p, call->head_pad);
     b = end;
   }
 }

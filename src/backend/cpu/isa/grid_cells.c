@@ -72,6 +72,20 @@ hark_grid_tree HARK_ISA(hark_grid_place_tree)(const hark_grid_call *call, int64_
   return tree;
 }
 
+bool HARK_ISA(hark_grid_all_finite)(const hark_grid_tree *tree) {
+  const hark_grid_call *call = tree->call;
+  const int64_t cells = hark_grid_cells(&tree->grid, 0);
+  for (int64_t cell = 0; cell < cells; cell += HARK_TILE_QUERIES) {
+    const int count = hark_grid_clip(cells - cell, HARK_TILE_QUERIES);
+    const bool finite = hark_rows_finite(tree->key + cell * call->head_pad, call->head_pad, count, call->head_dim) &&
+                        hark_rows_finite(tree->value + cell * call->value_pad, call->value_pad, count, call->value_dim) &&
+                        hark_rows_finite(tree->query + cell * call->head_pad, call->head_pad, count, call->head_dim) &&
+                        (!call->backward || hark_rows_finite(tree->g + cell * call->value_pad, call->value_pad, count, call->value_dim));
+    if (!finite) return false;
+  }
+  return true;
+}
+
 void HARK_ISA(hark_grid_find_places)(const hark_grid_tree *tree, const hark_grid_block *block, hark_grid_places *places) {
   const int half = (int)tree->grid.side / 2;
   for (int q = 0; q < 4; q++) {

@@ -95,8 +95,10 @@ static void chunk_weights(forward_work *work, int key_level, const hark_grid_chu
     for (int b = 0; b < chunk->blocks; b++)
       for (int key = chunk->slot[b]; key < chunk->slot[b + 1]; key++) {
         float *at = work->logits + (ptrdiff_t)key * HARK_TILE_QUERIES + lane;
-        vf weight = vf_exp2(vf_load(at) - base);
+        const vf logit = vf_load(at);
+        vf weight = vf_exp2(logit - base);
         sum = vf_fma(weight, vf_set(tree->key_count[chunk->block[b].first + key - chunk->slot[b]]), sum);
+        if (!tree->finite) weight = hark_seen_weight(weight, logit);
         if (drops) weight = weight * vf_load(work->kept + (ptrdiff_t)key * HARK_TILE_QUERIES + lane);
         vf_store(at, weight);
       }
@@ -123,7 +125,7 @@ static void mix_chunk(const forward_work *work, const hark_grid_chunk *chunk) {
                             .c_row = call->value_pad,
                             .rows = work->tile->count,
                             .end = chunk->slot[end] - chunk->slot[b]};
-    hark_grid_spread(&p, call->value_pad / HARK_LANES);
+    hark_grid_spread(tree, &p, call->value_pad);
     b = end;
   }
 }

@@ -50,6 +50,7 @@ typedef struct hark_grid_tree {
   const hark_attention_sequence *sequence;
   int64_t key_head, head;
   hark_grid grid;
+  bool finite; /* all keys, values and queries of the head, and in the backward its dout */
   hark_grid_level level[HARK_GRID_MAX_LEVELS];
   float *key, *value, *key_count;            /* [cells][d padded], [cells][dv padded], [cells]: means, sums and numbers of unmasked keys */
   float *query, *query_count;                /* of rows */
@@ -61,6 +62,8 @@ typedef struct hark_grid_tree {
 /* Floats of a tree over a picture of `length` pixels. Those of shorter ones are at most as many. */
 hark_status HARK_ISA(hark_grid_tree_floats)(hark_context *context, const hark_attention_desc *desc, int64_t length, bool backward,
                                             size_t *out);
+/* True if all keys and values, and all queries and gradients of the current head, are finite. */
+bool HARK_ISA(hark_grid_all_finite)(const hark_grid_tree *tree);
 /* Sets the arrays of a tree in this memory. */
 hark_grid_tree HARK_ISA(hark_grid_place_tree)(const hark_grid_call *call, int64_t sequence, int64_t key_head, float *memory);
 
@@ -149,8 +152,7 @@ static inline int hark_grid_end_of_run(const hark_grid_chunk *chunk, int first) 
   return next;
 }
 
-/* Sets the entries of a chunk's tile [keys][HARK_TILE_QUERIES] that do not exist: of pairs that do not meet, and of keys that are masked.
- * */
+/* Sets the entries of a chunk's tile [keys][HARK_TILE_QUERIES] that do not exist: pairs that do not meet, and masked keys. */
 void HARK_ISA(hark_grid_mask)(const hark_grid_tile *tile, int key_level, const hark_grid_chunk *chunk, float value, float *entries);
 
 /* 0 or the gain of dropout for every entry of a chunk's tile, from the word of the cells' first pixels (attention.h). */
@@ -184,6 +186,19 @@ size_t HARK_ISA(hark_grid_backward_floats)(const hark_attention_desc *desc);
 /* Products of tiles; hark_product_run() with these ends. */
 HARK_SIMD_NOINLINE void hark_grid_scores(const hark_product *p, int vectors) { hark_product_run(HARK_FINISH_STORE, p, 0, vectors); }
 HARK_SIMD_NOINLINE void hark_grid_weights(const hark_product *p, int vectors) { hark_product_run(HARK_FINISH_EXP2, p, 0, vectors); }
-HARK_SIMD_NOINLINE void hark_grid_spread(const hark_product *p, int vectors) { hark_product_run(HARK_FINISH_SPREAD, p, 0, vectors); }
+HARK_SIMD_NOINLINE void hark_grid_spread_all(const hark_product *p, int vectors) { hark_product_run(HARK_FINISH_SPREAD, p, 0, vectors); }
+
+/* C += B A for a weight matrix B. If not all numbers are finite, weights of 0, which hidden entries have, add nothing. */
+static inline void hark_grid_spread(const hark_grid_tree *tree, const hark_product *p, int width) {
+  if (HARK_LIKELY(tree->finite)) {
+    hark_grid_spread_all(p, width / HARK_LANES);
+    return;
+  }
+  for (int j = 0; j < p->rows; j++)
+    for (int k = 0; k < p->end; k++) {
+      const float weight = p->b[j * p->b_row + k * p->b_step];
+      for (int c = 0; weight != 0.0f && c < width; c++) p->c[j * p->c_row + c] += weight * p->a[k * p->a_step + c];
+    }
+}
 
 #endif
