@@ -434,6 +434,7 @@ static void a_decoder_reads_packed_sequences(void **state) {
     config.architecture = HARK_ARCHITECTURE_DECODER;
     if (hark_positional_list_direction(config.positional, "right") > 0) config.positional = "left(decay)"; /* the other is refused */
     config.attention.interpolation = HARK_INTERPOLATION_CONSTANT;                                          /* linear is refused */
+    config.attention.grid_columns = 0;
     config.parts = config.head_width = 0;
     config.pooling = HARK_POOLING_CLASS;
     config.dropout = config.embedding_dropout = config.attention.dropout = 0; /* words of dropout are those of rows */

@@ -100,10 +100,16 @@ static void chunk_gradients(const backward_work *work, int key_level, const hark
   if (drops) HARK_ISA(hark_grid_kept)(work->tile, key_level, chunk, work->kept);
   for (int lane = 0; lane < work->tile->count; lane += HARK_LANES) {
     const vf mean = vf_load(work->mean_gradient + lane);
+    const vm blind = vf_equal(vf_load(work->start + lane), vf_set(-INFINITY));
     for (int b = 0; b < chunk->blocks; b++)
       for (int key = chunk->slot[b]; key < chunk->slot[b + 1]; key++) {
         const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES + lane;
-        const vf weight = vf_load(work->weights + at), count = vf_set(tree->key_count[chunk->block[b].first + key - chunk->slot[b]]);
+        const vf count = vf_set(tree->key_count[chunk->block[b].first + key - chunk->slot[b]]);
+        vf weight = vf_load(work->weights + at);
+        if (!tree->finite) { /* a row that sees nothing has no weights, not even of keys that are NaN */
+          weight = vf_select(blind, vf_zero(), weight);
+          vf_store(work->weights + at, weight);
+        }
         vf product = vf_load(work->products + at);
         if (drops) {
           const vf kept = vf_load(work->kept + at);
