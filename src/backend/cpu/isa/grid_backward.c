@@ -113,8 +113,9 @@ static void chunk_gradients(const backward_work *work, int key_level, const hark
         vf product = vf_load(work->products + at);
         if (drops) {
           const vf kept = vf_load(work->kept + at);
-          product = vf_select(vf_equal(kept, vf_zero()), vf_zero(), kept * product);
-          vf_store(work->weights + at, kept * weight);
+          const vm dropped = vf_equal(kept, vf_zero());
+          product = vf_select(dropped, vf_zero(), kept * product);
+          vf_store(work->weights + at, vf_select(dropped, vf_zero(), kept * weight));
         }
         const vf gradient = scale * (weight * (product - count * mean));
         vf_store(work->products + at, vf_select(vf_equal(weight, vf_zero()), vf_zero(), gradient)); /* hidden, whatever is there */
