@@ -249,6 +249,8 @@ static void training_steps(void **state) {
                                            .primary_slots = 2,
                                            .secondary_slots = 3,
                                            .selected = 2,
+                                           .local_layers = 1,
+                                           .local_window = 1,
                                            .capacity = 0.5,
                                            .ratio_weight = 0.03,
                                            .ponder_weight = 0.02};
