@@ -127,6 +127,7 @@ static hark_status predict_tokens(const hark_ahca_pass *p, hark_value x, hark_va
   HARK_TRY(hark_norm_apply(p->forward, &head->norm, y, &query));
   hark_tape_release(p->tape, y);
   if (after_norm) HARK_TRY(pass_straight_through(p, &query));
+  HARK_TRY(hark_forward_take_logit_rows(p->forward, &query));
   HARK_TRY(predict(p, query, out));
   hark_tape_release(p->tape, query);
   return HARK_OK;

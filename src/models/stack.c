@@ -503,7 +503,9 @@ hark_status hark_stack_logits(hark_context *context, const hark_network *network
     HARK_TRY(hark_tape_apply(tape, &hark_op_pool, &last, 1, &x, 1, &x));
     return hark_stack_head(network, forward, x, logits);
   }
-  if (is_sliced(context, network, forward, hark_tape_tensor(tape, x))) return head_slices(&slices, x, 0, logits);
+  if (forward->logit_rows == NULL && is_sliced(context, network, forward, hark_tape_tensor(tape, x)))
+    return head_slices(&slices, x, 0, logits);
+  HARK_TRY(hark_forward_take_logit_rows(forward, &x));
   return hark_stack_head(network, forward, x, logits);
 }
 
@@ -511,7 +513,8 @@ hark_status hark_stack_loss(hark_context *context, const hark_network *network, 
                             hark_value targets, hark_target_loss how, hark_value *loss) {
   slice_closure slices = {.block = {.context = context, .network = network, .forward = forward}, .weight = how.weight};
   hark_value x = 0, logits = 0;
-  if (how.smoothing == 0 && how.z == 0 && is_sliced(context, network, forward, hark_tape_tensor(forward->tape, tokens))) {
+  if (how.smoothing == 0 && how.z == 0 && forward->logit_rows == NULL &&
+      is_sliced(context, network, forward, hark_tape_tensor(forward->tape, tokens))) {
     HARK_TRY(hark_stack_apply(context, network, forward, tokens, &x));
     return head_slices(&slices, x, targets, loss);
   }

@@ -36,12 +36,12 @@ HARK_MUST_CHECK hark_status hark_stack_apply(hark_context *context, const hark_n
 /* The output of the last block to logits, through final norm and network->head; x is released. */
 HARK_MUST_CHECK hark_status hark_stack_head(const hark_network *network, const hark_forward *forward, hark_value x, hark_value *logits);
 
-/* Tokens to logits, through final norm and network->head: [B, L, V], or [B, V] for the last token of each sequence. `forward` must outlive
- * the backward. */
+/* Tokens to logits, through final norm and network->head: [B, L, V], or [n, V] of forward->logit_rows, or [B, V] for the last token of each
+ * sequence. `forward` must outlive the backward. */
 HARK_MUST_CHECK hark_status hark_stack_logits(hark_context *context, const hark_network *network, const hark_forward *forward,
                                               hark_value tokens, bool last_only, hark_value *logits);
 
-/* Tokens to loss (hark_network_loss); the logits are released. */
+/* Tokens to loss (hark_network_loss); the logits are released. targets [B, L], or [n] of forward->logit_rows. */
 HARK_MUST_CHECK hark_status hark_stack_loss(hark_context *context, const hark_network *network, const hark_forward *forward,
                                             hark_value tokens, hark_value targets, hark_target_loss how, hark_value *loss);
 

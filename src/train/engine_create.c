@@ -105,6 +105,14 @@ static hark_status make_targets(hark_context *context, hark_engine *engine, bool
                                          : hark_tensor_make(context, memory, HARK_I32, 2, packed, &engine->targets);
 }
 
+/* Passes with one result for each example, over spread windows and in slices have logits of all rows. */
+static hark_status make_rows(hark_context *context, hark_engine *engine, bool memory) {
+  const int64_t batch = engine->config->train.batch, length = engine->config->model.context;
+  const bool packed = hark_engine_is_packed(engine), sliced = !packed && batch == 1 && length > context->rows.most;
+  if (hark_engine_has_classes(engine) || hark_engine_has_vectors(engine) || hark_engine_sequence(engine) != NULL || sliced) return HARK_OK;
+  return hark_engine_rows_open(context, packed ? engine->packing->read.most.tokens : batch * length, memory, &engine->rows);
+}
+
 /* Windows of a text have type 0. */
 static hark_status make_types(hark_context *context, hark_engine *engine, bool memory) {
   const int64_t windows[] = {engine->config->train.batch, hark_engine_own_length(engine)};
@@ -237,6 +245,7 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   if (!hark_engine_is_packed(engine)) HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 2, windows, &engine->inputs));
   HARK_TRY(make_types(context, engine, memory));
   HARK_TRY(make_targets(context, engine, memory));
+  HARK_TRY(make_rows(context, engine, memory));
   if (engine->training) HARK_TRY(build_optimiser(context, engine, memory));
   if (memory && hark_engine_sequence(engine) != NULL) /* no exchange of rows needs memory */
     HARK_TRY(hark_group_reserve(context, engine->sequence.group, (int64_t)hark_group_size(engine->sequence.group) * EXCHANGED_PIECES));
@@ -314,6 +323,7 @@ void hark_engine_destroy(hark_context *context, hark_engine **engine_pointer) {
   hark_gradient_sum_destroy(context, &engine->sum);
   hark_moment_share_destroy(context, &engine->share);
   destroy_packing(context, engine->packing);
+  hark_engine_rows_close(context, &engine->rows);
   hark_network_destroy(context, &engine->network);
   hark_release(context, engine, sizeof *engine);
 }
@@ -333,5 +343,6 @@ hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
                               .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment) + engine->share.memory_bytes,
                               .step = hark_tape_peak_bytes(engine->tape),
                               .batch = bytes_of(&engine->inputs) + bytes_of(&engine->types) + bytes_of(&engine->targets) +
-                                       bytes_of(&engine->workspace) + packing_bytes(engine->packing)};
+                                       bytes_of(&engine->workspace) + bytes_of(&engine->rows.index) + engine->rows.bytes +
+                                       packing_bytes(engine->packing)};
 }
