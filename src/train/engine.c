@@ -212,38 +212,46 @@ static hark_status evaluation_packed_pass(hark_context *context, hark_engine *en
   return packed_pass(context, engine, batch, &forward, 1, loss, predicted);
 }
 
-/* Measures the largest packed step. */
-static hark_status measure_packed(hark_context *context, hark_engine *engine) {
-  const hark_packed_extents *extents = &engine->packing->read.most;
-  const hark_example_batch most = {.rows = extents->examples, .tokens = extents->tokens, .longest = engine->network->config.context};
-  const int64_t some = hark_engine_rows_most(most.tokens);
-  for (int i = 0; i < (engine->rows.index.type != HARK_NONE && some > 0 ? 2 : 1); i++) { /* last with logits of all rows */
-    hark_value loss = 0, predicted = 0;
-    hark_engine_rows_assume(&engine->rows, i == 0 ? some : 0);
-    HARK_TRY(evaluation_packed_pass(context, engine, &most, &loss, &predicted));
-    if (engine->training) HARK_TRY(training_packed_pass(context, engine, &most, 0, 1, &loss, &predicted));
-  }
+/* Measures a step of the most examples with `tokens` tokens. */
+static hark_status measure_packed(hark_context *context, hark_engine *engine, int64_t tokens) {
+  const hark_example_batch most = {
+      .rows = engine->packing->read.most.examples, .tokens = tokens, .longest = hark_min(tokens, engine->network->config.context)};
+  hark_value loss = 0, predicted = 0;
+  HARK_TRY(evaluation_packed_pass(context, engine, &most, &loss, &predicted));
+  return engine->training ? training_packed_pass(context, engine, &most, 0, 1, &loss, &predicted) : HARK_OK;
+}
+
+/* The same of windows. */
+static hark_status measure_rectangular(hark_context *context, hark_engine *engine, int64_t tokens) {
+  const int64_t length = hark_engine_own_length(engine), rows = hark_max(1, tokens / length);
+  hark_value loss = 0, predicted = 0;
+  HARK_TRY(prediction_pass(context, engine, rows, length));
+  if (engine->network->architecture->predicts_masked) HARK_TRY(likeliest_of_logits(engine, &predicted));
+  HARK_TRY(loss_of_logits(engine, &loss));
+  return engine->training ? training_pass(context, engine, rows, 0, 0, 1, &loss) : HARK_OK;
+}
+
+/* Measures a step of `tokens` tokens, `with_logits` of which have logits; 0: all. */
+static hark_status measure_tokens(hark_context *context, hark_engine *engine, int64_t tokens, int64_t with_logits) {
+  hark_engine_rows_assume(&engine->rows, with_logits);
+  HARK_TRY((hark_engine_is_packed(engine) ? measure_packed : measure_rectangular)(context, engine, tokens));
+  engine->largest_operations = fmax(engine->largest_operations, hark_engine_operations(engine));
   return HARK_OK;
 }
 
-static hark_status measure_rectangular(hark_context *context, hark_engine *engine) {
-  const int64_t rows = engine->config->train.batch, length = hark_engine_own_length(engine), some = hark_engine_rows_most(rows * length);
-  for (int i = 0; i < (engine->rows.index.type != HARK_NONE && some > 0 ? 2 : 1); i++) { /* last with logits of all rows */
-    hark_value loss = 0, predicted = 0;
-    hark_engine_rows_assume(&engine->rows, i == 0 ? some : 0);
-    HARK_TRY(prediction_pass(context, engine, rows, length));
-    if (engine->network->architecture->predicts_masked) HARK_TRY(likeliest_of_logits(engine, &predicted));
-    HARK_TRY(loss_of_logits(engine, &loss));
-    if (engine->training) HARK_TRY(training_pass(context, engine, rows, 0, 0, 1, &loss));
-  }
-  return HARK_OK;
+/* All tokens, of which as many have targets as may have them; and as many tokens as all have logits then. */
+static hark_status measure(hark_context *context, hark_engine *engine) {
+  const int64_t windows = engine->config->train.batch * hark_engine_own_length(engine);
+  const int64_t tokens = hark_engine_is_packed(engine) ? engine->packing->read.most.tokens : windows;
+  const int64_t some = hark_min(engine->most_targets, hark_engine_rows_most(tokens));
+  if (engine->rows.index.type != HARK_NONE && some > 0) HARK_TRY(measure_tokens(context, engine, tokens, some));
+  return measure_tokens(context, engine, hark_min(tokens, hark_engine_rows_all(engine->most_targets)), 0);
 }
 
 hark_status hark_engine_measure_step(hark_context *context, hark_engine *engine) {
   hark_tape_set_shape_only(engine->tape, true);
-  const hark_status status = hark_engine_is_packed(engine) ? measure_packed(context, engine) : measure_rectangular(context, engine);
+  const hark_status status = measure(context, engine);
   engine->logits = 0;
-  engine->largest_operations = hark_engine_operations(engine);
   hark_tape_set_shape_only(engine->tape, false);
   return status;
 }

@@ -27,6 +27,7 @@ typedef struct hark_learning_task {
   int parts;                   /* sequences of an example; 0: windows of a text, in rectangular batches */
   int64_t sequences;           /* of packed sentences: the largest number in a window; 0: parts */
   int64_t features, responses; /* of real vectors; 0: tokens */
+  int64_t targets;             /* the most targets at tokens of an example; 0: at every token */
   hark_end_tokens ends;        /* of an imported tokenizer */
 } hark_learning_task;
 
@@ -62,6 +63,7 @@ typedef struct hark_engine {
   hark_gradient_sum sum;                   /* of the micro-batches of a step */
   hark_engine_packing *packing;            /* NULL: rectangular batches */
   hark_engine_rows rows;                   /* that have logits */
+  int64_t most_targets;                    /* of a pass, for its memory */
   int64_t windows, length;                 /* of the last hark_engine_predict() */
   hark_value logits, targets_read;         /* of the last hark_engine_predict(); 0: another pass followed */
   hark_schedule_plan plan;                 /* of the whole run, for what changes during it; zeros: nothing changes */

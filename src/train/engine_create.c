@@ -1,5 +1,6 @@
 /* engine_create.c - making an engine: what the configuration and the data determine, its memory, and how much it would need. */
 #include <fnmatch.h>
+#include <math.h>
 
 #include "attention/spread.h"
 #include "backend/backend.h"
@@ -105,12 +106,27 @@ static hark_status make_targets(hark_context *context, hark_engine *engine, bool
                                          : hark_tensor_make(context, memory, HARK_I32, 2, packed, &engine->targets);
 }
 
+#define DEVIATIONS 8 /* with a probability below 1e-14 a batch has more masked tokens than that: then a pass allocates memory */
+
+/* The most targets of a pass over `tokens` tokens. */
+static int64_t most_targets(const hark_engine *engine, int64_t tokens) {
+  const hark_config *const config = engine->config;
+  if (engine->network->architecture->predicts_masked) {
+    const double mean = config->train.mask_fraction * (double)tokens;
+    return hark_min(tokens, (int64_t)ceil(mean + DEVIATIONS * sqrt(mean * (1 - config->train.mask_fraction))));
+  }
+  return engine->task.targets > 0 ? hark_min(tokens, config->train.batch * engine->task.targets) : tokens;
+}
+
 /* Passes with one result for each example, over spread windows and in slices have logits of all rows. */
 static hark_status make_rows(hark_context *context, hark_engine *engine, bool memory) {
   const int64_t batch = engine->config->train.batch, length = engine->config->model.context;
   const bool packed = hark_engine_is_packed(engine), sliced = !packed && batch == 1 && length > context->rows.most;
+  const int64_t tokens = packed ? engine->packing->read.most.tokens : batch * length;
+  engine->most_targets = tokens;
   if (hark_engine_has_classes(engine) || hark_engine_has_vectors(engine) || hark_engine_sequence(engine) != NULL || sliced) return HARK_OK;
-  return hark_engine_rows_open(context, packed ? engine->packing->read.most.tokens : batch * length, memory, &engine->rows);
+  engine->most_targets = most_targets(engine, tokens);
+  return hark_engine_rows_open(context, tokens, memory, &engine->rows);
 }
 
 /* Windows of a text have type 0. */

@@ -10,6 +10,8 @@
 
 /* Most rows of `count` that have logits where some have none. */
 static inline int64_t hark_engine_rows_most(int64_t count) { return 3 * count / 4; }
+/* Most rows that all have logits if at most `targets` have targets. */
+static inline int64_t hark_engine_rows_all(int64_t targets) { return (4 * targets + 2) / 3; }
 
 typedef struct hark_engine_rows {
   hark_tensor index; /* i32 [most rows]: the rows with a target, ascending; type HARK_NONE: all rows of every pass have logits */

@@ -17,8 +17,11 @@ enum { VOCABULARY = 23, WIDTH = 24, CONTEXT = 19, BATCH = 3, TOKENS = BATCH * CO
 #define WITHIN (20 * 64 * 0x1p-24)
 
 #define AHCA                                                                                                                               \
-  "--format=examples", "--architecture=ahca", "--positions=learned", "--model.ahca.head=labels", "--chunk-size=4", "--primary-slots=2", "--secondary-slots=5",  \
-      "--selected=2"
+  "--format=examples", "--architecture=ahca", "--positions=learned", "--model.ahca.head=labels", "--chunk-size=4", "--primary-slots=2",    \
+      "--secondary-slots=5", "--selected=2"
+
+/* So many that a batch may consist of them: the memory of a pass is for the most targets that it may have. */
+#define MANY_MASKS "--train.mask-fraction=0.9"
 
 static const struct {
   const char *name;
@@ -27,8 +30,8 @@ static const struct {
 } variants[] = {
     {"decoder", false, {"--architecture=decoder"}},
     {"decoder, recomputed, smoothed", false, {"--recompute", "--train.label-smoothing=0.1", "--train.z-loss=1e-3", "--bias"}},
-    {"masked encoder", false, {"--architecture=masked_encoder", "--dropout=0.1"}},
-    {"packed masked encoder", true, {"--architecture=masked_encoder", "--no-tie-embeddings"}},
+    {"masked encoder", false, {"--architecture=masked_encoder", "--dropout=0.1", MANY_MASKS}},
+    {"packed masked encoder", true, {"--architecture=masked_encoder", "--no-tie-embeddings", MANY_MASKS}},
     {"packed decoder", true, {"--architecture=decoder", "--structure=window", "--window=3"}},
     {"ahca", true, {AHCA, "--bias", "--train.z-loss=1e-3"}},
     {"ahca, learned", true, {AHCA, "--chunk=learned", "--model.ahca.local-layers=1"}},
@@ -76,7 +79,8 @@ static void fill(int variant, target_pattern pattern, data *d) {
       d->inputs[total] = (int32_t)(5 + hark_random_word(&stream, (uint64_t)total) % (VOCABULARY - 5));
       d->positions[total] = (int32_t)i;
       d->segments[total] = s;
-      const bool has[] = {[ALL] = true, [MOST] = total % 5 != 0, [SOME] = total % 4 == 1 || total % 7 == 0, [ONE] = total == 11, [NONE] = false};
+      const bool has[] = {
+          [ALL] = true, [MOST] = total % 5 != 0, [SOME] = total % 4 == 1 || total % 7 == 0, [ONE] = total == 11, [NONE] = false};
       d->targets[total] = has[pattern] ? (int32_t)(5 + hark_random_word(&stream, (uint64_t)(TOKENS + total)) % (VOCABULARY - 5)) : -1;
       d->with_target += has[pattern];
     }
@@ -142,7 +146,8 @@ static void evaluate(hark_context *context, hark_engine *engine, int variant, da
     assert_fine(context, hark_engine_correct(context, engine, d->targets, likeliest, &out->evaluated_correct));
   }
   for (int64_t i = 0; i < d->batch.tokens; i++)
-    if ((predicted[i] < 0) != (engine->rows.count > 0 && d->targets[i] < 0)) fail_msg("token %d: %d is predicted", (int)i, (int)predicted[i]);
+    if ((predicted[i] < 0) != (engine->rows.count > 0 && d->targets[i] < 0))
+      fail_msg("token %d: %d is predicted", (int)i, (int)predicted[i]);
 }
 
 static outcome run(hark_context *context, int variant, target_pattern pattern, bool all_rows) {
@@ -250,6 +255,44 @@ static void bits_do_not_depend_on_threads(void **state) {
   }
 }
 
+/* The planned memory is that of the most targets: of examples, or with a fraction of masked tokens. */
+static void memory_is_that_of_the_most_targets(void **state) {
+  (void)state;
+  enum { AHCA_LABELS = 5, MASKED = 2, OF_EXAMPLE = 4 };
+  hark_context *context = test_reference_open();
+  for (int v = 0; v < 2; v++) {
+    const int variant = v == 0 ? AHCA_LABELS : MASKED;
+    hark_config config = configuration(variant);
+    hark_learning_task task = {.vocabulary = 40 * VOCABULARY, .parts = variants[variant].packed ? 1 : 0};
+    size_t bytes[2];
+    double operations[2];
+    int64_t most[2];
+    config.train.batch = variant == MASKED ? 40 : BATCH;
+    for (int few = 0; few < 2; few++) {
+      hark_engine *engine = NULL;
+      outcome out = {0};
+      data d;
+      if (few) task.targets = OF_EXAMPLE;
+      if (few) config.train.mask_fraction = 0.1;
+      assert_fine(context, hark_engine_create_for(context, &config, &task, true, &engine));
+      assert_fine(context, hark_parameters_initialise(context, &engine->network->parameters, 7));
+      bytes[few] = hark_engine_memory_of(engine).step;
+      operations[few] = engine->largest_operations;
+      most[few] = hark_engine_rows_all(engine->most_targets);
+      fill(variant, NONE, &d);
+      for (int64_t i = 0; i < d.batch.tokens && d.with_target < BATCH * OF_EXAMPLE; i += 3, d.with_target++) d.targets[i] = 7;
+      if (few && variant == AHCA_LABELS) train(context, engine, variant, &d, &out);
+      if (few && variant == AHCA_LABELS) assert_int_equal(out.with_logits, BATCH * OF_EXAMPLE);
+      hark_engine_destroy(context, &engine);
+    }
+    const int64_t tokens = config.train.batch * CONTEXT;
+    assert_true(2 * most[1] < tokens && most[0] >= tokens);
+    if (!(bytes[0] - bytes[1] >= (size_t)((tokens - most[1]) * task.vocabulary) * sizeof(float) && operations[1] < operations[0]))
+      fail_msg("%s: %zu and %zu bytes, %g and %g operations", variants[variant].name, bytes[0], bytes[1], operations[0], operations[1]);
+  }
+  test_setup_close(context);
+}
+
 /* A loss may be requested of a part of the targets; a target without logits is refused. */
 static void targets_without_logits_are_refused(void **state) {
   (void)state;
@@ -284,6 +327,7 @@ int main(void) {
       cmocka_unit_test(losses_and_gradients_are_those_of_all_rows),
       cmocka_unit_test(passes_whose_rows_nearly_all_have_targets_keep_their_bits),
       cmocka_unit_test(bits_do_not_depend_on_threads),
+      cmocka_unit_test(memory_is_that_of_the_most_targets),
       cmocka_unit_test(targets_without_logits_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
