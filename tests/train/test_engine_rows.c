@@ -287,7 +287,7 @@ static void memory_is_that_of_the_most_targets(void **state) {
     }
     const int64_t tokens = config.train.batch * CONTEXT;
     assert_true(2 * most[1] < tokens && most[0] >= tokens);
-    if (!(bytes[0] - bytes[1] >= (size_t)((tokens - most[1]) * task.vocabulary) * sizeof(float) && operations[1] < operations[0]))
+    if (!(bytes[1] < bytes[0] && bytes[0] - bytes[1] >= (size_t)((tokens - most[1]) * task.vocabulary) * sizeof(float) && operations[1] < operations[0]))
       fail_msg("%s: %zu and %zu bytes, %g and %g operations", variants[variant].name, bytes[0], bytes[1], operations[0], operations[1]);
   }
   test_setup_close(context);
