@@ -61,7 +61,8 @@ typedef struct hark_ahca_given {
   bool without_straight_through; /* outputs of tokens have no gradient with respect to the boundaries' probabilities */
 } hark_ahca_given;
 
-/* `forward` must outlive the backward. As the architecture's logits, and with `trace` not NULL returns what was decided; the caller then releases its values. */
+/* `forward` must outlive the backward. As the architecture's logits, and with `trace` not NULL returns what was decided; the caller then
+ * releases its values. */
 HARK_MUST_CHECK hark_status hark_ahca_logits(hark_context *context, const hark_network *network, const hark_forward *forward,
                                              const hark_network_input *input, hark_value *logits, hark_ahca_trace *trace);
 

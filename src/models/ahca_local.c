@@ -2,8 +2,8 @@
  *
  *   x += attention(norm(x)) to the tokens at most `local_window` before and after;   x += feed_forward(norm(x))
  *
- * They are the blocks of a stack (stack.h), with rotary positions unless the model has no positions. Without them a token is the same row of
- * a table everywhere, so that a learned boundary depends on the pair of tokens next to it alone.
+ * They are the blocks of a stack (stack.h), with rotary positions unless the model has no positions. Without them a token is the same row
+ * of a table everywhere, so that a learned boundary depends on the pair of tokens next to it alone.
  *
  * Initial weights: those that write into x are such that all branches together are about as large as x, whatever the deviation e of
  * embedded tokens is: e / sqrt(2 layers) each. So boundaries begin with the probabilities of declare_boundary (ahca.c).

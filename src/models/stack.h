@@ -45,9 +45,9 @@ HARK_MUST_CHECK hark_status hark_stack_logits(hark_context *context, const hark_
 HARK_MUST_CHECK hark_status hark_stack_loss(hark_context *context, const hark_network *network, const hark_forward *forward,
                                             hark_value tokens, hark_value targets, hark_target_loss how, hark_value *loss);
 
-/* Declares the parameters PREFIX.NUMBER.{attention_norm,attention,feed_forward_norm,feed_forward} of a block, with the norm, the activation,
- * the width and the biases of the configuration, and fills *block. Initial weights of the feed-forward layer have the attention's deviation,
- * its last ones down_deviation. Errors: those of parameters. */
+/* Declares the parameters PREFIX.NUMBER.{attention_norm,attention,feed_forward_norm,feed_forward} of a block, with the norm, the
+ * activation, the width and the biases of the configuration, and fills *block. Initial weights of the feed-forward layer have the
+ * attention's deviation, its last ones down_deviation. Errors: those of parameters. */
 HARK_MUST_CHECK hark_status hark_stack_declare_block(hark_context *context, hark_network *network,
                                                      const hark_self_attention_spec *attention, double down_deviation, const char *prefix,
                                                      int64_t number, hark_block *block);

@@ -146,8 +146,8 @@ HARK_MUST_CHECK hark_status hark_engine_finish_step(hark_context *context, hark_
 HARK_MUST_CHECK hark_status hark_engine_check_finite(hark_context *context, hark_engine *engine);
 
 /* Computes the logits of `rows` windows, which are kept until the next pass. `length` [1, context]: the number of tokens of each window;
- * the windows are one after the other in `inputs`, as are the targets. Targets that are given later may be those of `targets` alone, so that
- * rows without a target may have no logits; targets NULL: any. */
+ * the windows are one after the other in `inputs`, as are the targets. Targets that are given later may be those of `targets` alone, so
+ * that rows without a target may have no logits; targets NULL: any. */
 HARK_MUST_CHECK hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets,
                                                 int64_t rows, int64_t length);
 
@@ -156,8 +156,8 @@ HARK_MUST_CHECK hark_status hark_engine_predict(hark_context *context, hark_engi
  * if there was another pass in between, or a target has no logits. */
 HARK_MUST_CHECK hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum);
 
-/* The number of those targets that are the most likely tokens. These are written to `likeliest`, which has rows times length numbers, -1 for
- * rows without logits. For architectures that predict masked tokens. Errors: as hark_engine_loss. */
+/* The number of those targets that are the most likely tokens. These are written to `likeliest`, which has rows times length numbers, -1
+ * for rows without logits. For architectures that predict masked tokens. Errors: as hark_engine_loss. */
 HARK_MUST_CHECK hark_status hark_engine_correct(hark_context *context, hark_engine *engine, const int32_t *targets, int32_t *likeliest,
                                                 int64_t *correct);
 

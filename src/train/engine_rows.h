@@ -21,8 +21,8 @@ typedef struct hark_engine_rows {
   int64_t count; /* of the latest pass; 0: all rows have logits */
 } hark_engine_rows;
 
-/* For passes of at most `tokens` rows. Without `memory` it is only described. Errors: HARK_OUT_OF_MEMORY; it is to be closed after a failure
- * too. */
+/* For passes of at most `tokens` rows. Without `memory` it is only described. Errors: HARK_OUT_OF_MEMORY; it is to be closed after a
+ * failure too. */
 HARK_MUST_CHECK hark_status hark_engine_rows_open(hark_context *context, int64_t tokens, bool memory, hark_engine_rows *out);
 void hark_engine_rows_close(hark_context *context, hark_engine_rows *rows);
 

@@ -1,8 +1,8 @@
 /* test_engine_rows.c - passes in which only rows with a target have logits, against the same passes with logits of all rows.
  *
- * Both differ in the order of sums: gradients of the head are sums over other rows, and products of few rows have another kernel. A sum of n
- * terms is off by at most n u of the sum of their sizes, u = 2^-24, and here n is at most 64. From a number to the loss and back to a weight
- * there are at most 20 sums, so that the norm of the difference is below 20 * 64 u of the norm of the gradient.
+ * Both differ in the order of sums: gradients of the head are sums over other rows, and products of few rows have another kernel. A sum of
+ * n terms is off by at most n u of the sum of their sizes, u = 2^-24, and here n is at most 64. From a number to the loss and back to a
+ * weight there are at most 20 sums, so that the norm of the difference is below 20 * 64 u of the norm of the gradient.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -287,7 +287,8 @@ static void memory_is_that_of_the_most_targets(void **state) {
     }
     const int64_t tokens = config.train.batch * CONTEXT;
     assert_true(2 * most[1] < tokens && most[0] >= tokens);
-    if (!(bytes[1] < bytes[0] && bytes[0] - bytes[1] >= (size_t)((tokens - most[1]) * task.vocabulary) * sizeof(float) && operations[1] < operations[0]))
+    if (!(bytes[1] < bytes[0] && bytes[0] - bytes[1] >= (size_t)((tokens - most[1]) * task.vocabulary) * sizeof(float) &&
+          operations[1] < operations[0]))
       fail_msg("%s: %zu and %zu bytes, %g and %g operations", variants[variant].name, bytes[0], bytes[1], operations[0], operations[1]);
   }
   test_setup_close(context);
