@@ -1,7 +1,7 @@
 /* taken_offsets.c - offsets of segments among the rows that an index takes: y[s] = number of i with index[i] < offsets[s].
  *
- * index i32 [I], offsets i64 [S + 1], y i64 [S + 1]. Of an ascending index, gather_rows takes the rows of segment s to rows y[s] .. y[s + 1]
- * - 1. No arithmetic.
+ * index i32 [I], offsets i64 [S + 1], y i64 [S + 1]. Of an ascending index, gather_rows takes the rows of segment s to rows y[s] ..
+ * y[s + 1] - 1. No arithmetic.
  */
 #include <hark/experimental.h>
 #include <string.h>
