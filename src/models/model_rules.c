@@ -297,8 +297,10 @@ static bool no_attention_width(const hark_network_config *config, char *message)
                             name_of(config));
 }
 
+/* Only the local layers of ahca are computed again. */
 static bool recompute_of_blocks(const hark_network_config *config, char *message) {
-  return config->recompute && (is_ahca_or_latent(config) || config->architecture == HARK_ARCHITECTURE_FINITE) &&
+  const bool local = config->architecture == HARK_ARCHITECTURE_AHCA && config->ahca.local_layers > 0;
+  return config->recompute && !local && (is_ahca_or_latent(config) || config->architecture == HARK_ARCHITECTURE_FINITE) &&
          hark_rule_violated(message, "model.recompute is for stacks of blocks, expected false with model.architecture %s", name_of(config));
 }
 

@@ -60,6 +60,7 @@ hark_learning_task hark_material_task_of(const hark_config *config, const hark_e
                               .classes = classes ? hark_examples_classes(examples) : 0,
                               .features = hark_examples_features(examples),
                               .responses = hark_examples_responses(examples),
+                              .targets = hark_config_reconstructs(config) || hides(config) ? 0 : hark_examples_most_targets(examples),
                               .parts = hark_examples_parts(examples)};
 }
 
