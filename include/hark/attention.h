@@ -109,6 +109,9 @@ typedef struct hark_attention_desc {
   /* 0, or 1 with has_log_kernel: the table has a separate number for each direction, log G(n - i). Not causal, no CME. In 64 bits, like
    * product_type. */
   int64_t directed_kernel;
+  /* 0, or 1 with CME: backwards may carry dvariance. Full attention then needs the memory and the operations of a causal backward. In 64
+   * bits, like product_type. */
+  int64_t has_dvariance;
 } hark_attention_desc;
 
 /* f32, dense, exp, softmax; everything else zero. Inline, so that the struct has the size that the caller was built with. */
@@ -213,10 +216,10 @@ typedef struct hark_attention_report {
  * CME: out[n] = sum over visible i of w[n,i] value[i] with w[n,:] = kappa(q_n, K) (kappa(K, K) + lambda I)^-1 over the keys that the query
  * sees: all of them, or when causal those up to its position. kappa includes G. Errors of a forward, each naming item, head and row:
  * HARK_INVALID_ARGUMENT (a ridge or sigma that is not a positive number in the range of the type), HARK_NOT_FINITE (a visible query, key or
- * value that is no finite number, or a kernel beyond the range of the type: results are then undefined). There is no log_sum_exp. The
- * backward takes no dvariance; amounts added to raised pivots are constants to it. A query that sees no key, because all are masked, later
- * or not there (key_lengths 0, an empty range of offsets), has zeros in out and the prior's variance kappa(q, q) G(0); a row of no sequence
- * zero in both.
+ * value that is no finite number, or a kernel beyond the range of the type: results are then undefined). There is no log_sum_exp. Amounts
+ * added to raised pivots are constants to the backward, and a variance that rounding made 0 has the gradient of the exact one. A query that
+ * sees no key, because all are masked, later or not there (key_lengths 0, an empty range of offsets), has zeros in out and the prior's
+ * variance kappa(q, q) G(0); a row of no sequence zero in both.
  *
  * Memory: all of it is the caller's and is borrowed for the call. What a call writes (forward: out, log_sum_exp, variance, saved,
  * workspace; backward: the gradients and workspace) shares no element with anything else that it is given, and has strides by which no two
@@ -282,6 +285,10 @@ typedef struct hark_attention_args {
    * Rows of e beyond the largest c + 1 are not read. */
   hark_tensor contextual;
   hark_tensor dcontextual; /* backward: shape of contextual; a first stride of 0 requests the sum over heads */
+
+  /* CME, backward, with has_dvariance: [B, H, Lq] contiguous, the gradient by variance, which adds to dquery, dkey, dlog_kernel, dridge and
+   * dsigma; absent: 0. With it dout may be absent, which then is 0 too. The forward need not have computed the variance. */
+  hark_tensor dvariance;
 } hark_attention_args;
 
 /* Bits of hark_attention_args.accumulate: the gradient is added to what is there. */

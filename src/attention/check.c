@@ -352,7 +352,7 @@ static hark_status check_gradients(hark_context *context, const hark_attention_d
   };
   for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++) {
     const bool is_input = gradients[i].gradient == &args->dout;
-    if (!present(gradients[i].gradient) && !is_input) continue;
+    if (!present(gradients[i].gradient) && (!is_input || present(&args->dvariance))) continue;
     if (!present(gradients[i].of))
       return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is requested, but %s is absent", gradients[i].name,
                        gradients[i].of_name);
@@ -407,7 +407,8 @@ static void clear_absent(hark_attention_args *args) {
                                   &args->dlog_kernel, &args->dattention_bias,
                                   &args->dforget,     &args->dhierarchical_bias,
                                   &args->dridge,      &args->dsigma,
-                                  &args->contextual,  &args->dcontextual};
+                                  &args->contextual,  &args->dcontextual,
+                                  &args->dvariance};
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
     if (!present(tensors[i])) *tensors[i] = (hark_tensor){0};
 }

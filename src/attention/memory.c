@@ -9,7 +9,7 @@
 #include "attention/layer.h"
 #include "core/overlap.h"
 
-#define MOST_REGIONS 32
+#define MOST_REGIONS 48
 #define MOST_BLOCKS 8
 
 typedef struct region_list {
@@ -86,6 +86,7 @@ static hark_status add_gradients(hark_context *context, region_list *list, const
   for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++)
     HARK_TRY(add_written(context, list, gradients[i].name, gradients[i].tensor, gradients[i].summed, gradients[i].kin));
   add(list, "dout", &args->dout, false);
+  add(list, "dvariance", &args->dvariance, false);
   add(list, "out", &args->out, false);
   add(list, "log_sum_exp", &args->log_sum_exp, false);
   return HARK_OK;

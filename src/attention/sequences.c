@@ -11,7 +11,7 @@
 #include "attention/layer.h"
 
 hark_attention_walk hark_attention_walk_start(const hark_attention_args *args, bool causal, bool backward) {
-  return (hark_attention_walk){.args = args, .causal = causal, .keyless = !backward && args->variance.type != HARK_NONE};
+  return (hark_attention_walk){.args = args, .causal = causal, .keyless = (backward ? args->dvariance : args->variance).type != HARK_NONE};
 }
 
 static bool next_ragged(hark_attention_walk *walk, hark_attention_sequence *out) {

@@ -9,8 +9,9 @@
 
 #include "core/core.h"
 
-const char *const ridge_array_names[RIDGE_ARRAYS] = {"query",    "key",    "value", "log_kernel", "ridge",       "sigma",  "dout",  "out",
-                                                     "variance", "dquery", "dkey",  "dvalue",     "dlog_kernel", "dridge", "dsigma"};
+const char *const ridge_array_names[RIDGE_ARRAYS] = {
+    "query", "key", "value", "log_kernel", "ridge", "sigma", "dout", "dvariance", "out", "variance", "dquery", "dkey", "dvalue",
+    "dlog_kernel", "dridge", "dsigma"};
 
 double ridge_before(int64_t i) { return 0.25 * (double)(i % 5) - 0.5; }
 
@@ -41,7 +42,8 @@ static bool read_word(ridge_problem *p, const char *word) {
                {"accumulate", &p->accumulate},
                {"equal", &p->equal},
                {"roomy", &p->roomy},
-               {"far", &p->far}};
+               {"far", &p->far},
+               {"dvariance", &p->dvariance}};
   for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
     if (strcmp(word, flags[i].name) == 0) return *flags[i].flag = true;
   const struct {
@@ -140,6 +142,7 @@ void ridge_problem_make(const char *text, ridge_problem *out) {
     assert_non_null(p->hidden);
     for (int64_t i = 0; i < count; i++) p->hidden[i] = draw(&state, 0, 1) < 0.7;
   }
+  if (p->dvariance) fill(p, RIDGE_DVARIANCE, p->batch * p->heads * p->queries, &state, -1, 1);
   divide(p);
 }
 
@@ -176,6 +179,7 @@ hark_attention_desc ridge_problem_desc(const ridge_problem *p, hark_type type) {
   desc.has_mask = p->mask;
   desc.has_segments = p->segments;
   desc.has_log_kernel = p->kernel || p->shared;
+  desc.has_dvariance = p->dvariance;
   return desc;
 }
 
@@ -385,6 +389,14 @@ static const ridge_array gradient_of[] = {
     [RIDGE_DQUERY] = RIDGE_QUERY,           [RIDGE_DKEY] = RIDGE_KEY,     [RIDGE_DVALUE] = RIDGE_VALUE,
     [RIDGE_DLOG_KERNEL] = RIDGE_LOG_KERNEL, [RIDGE_DRIDGE] = RIDGE_RIDGE, [RIDGE_DSIGMA] = RIDGE_SIGMA};
 
+ridge_array ridge_input_of(ridge_array gradient) { return gradient_of[gradient]; }
+
+int64_t ridge_count_of(const ridge_problem *p, ridge_array array) {
+  if (array < RIDGE_OUT) return p->count[array];
+  if (array == RIDGE_OUT) return p->count[RIDGE_DOUT];
+  return array >= RIDGE_DQUERY ? p->count[gradient_of[array]] : p->batch * p->heads * p->queries;
+}
+
 static void place_all(const ridge_problem *p, hark_type type, place_of_run *run) {
   const int64_t query[] = {p->batch, p->heads, p->queries, p->head_dim}, key[] = {p->batch, p->key_heads, p->keys, p->head_dim};
   const int64_t value[] = {p->batch, p->key_heads, p->keys, p->value_dim}, out[] = {p->batch, p->heads, p->queries, p->value_dim};
@@ -395,7 +407,7 @@ static void place_all(const ridge_problem *p, hark_type type, place_of_run *run)
   } shapes[RIDGE_ARRAYS] = {
       [RIDGE_QUERY] = {4, query},       [RIDGE_KEY] = {4, key},       [RIDGE_VALUE] = {4, value},  [RIDGE_LOG_KERNEL] = {2, table},
       [RIDGE_RIDGE] = {1, vector},      [RIDGE_SIGMA] = {1, vector},  [RIDGE_DOUT] = {4, out},     [RIDGE_OUT] = {4, out},
-      [RIDGE_VARIANCE] = {3, query},    [RIDGE_DQUERY] = {4, query},  [RIDGE_DKEY] = {4, key},     [RIDGE_DVALUE] = {4, value},
+      [RIDGE_VARIANCE] = {3, query},    [RIDGE_DVARIANCE] = {3, query},    [RIDGE_DQUERY] = {4, query},  [RIDGE_DKEY] = {4, key},     [RIDGE_DVALUE] = {4, value},
       [RIDGE_DLOG_KERNEL] = {2, table}, [RIDGE_DRIDGE] = {1, vector}, [RIDGE_DSIGMA] = {1, vector}};
   for (int a = 0; a < RIDGE_ARRAYS; a++) {
     const bool input = a < RIDGE_OUT, gradient = a >= RIDGE_DQUERY;
@@ -472,6 +484,7 @@ bool ridge_run_on(const attention_machine *machine, const ridge_problem *p, ridg
   out->touched[0] = touched_bytes(workspace, sizes.forward_workspace, 0xff);
   if (out->status == HARK_OK) {
     args.dout = run.tensor[RIDGE_DOUT];
+    args.dvariance = run.tensor[RIDGE_DVARIANCE];
     args.dquery = run.tensor[RIDGE_DQUERY];
     args.dkey = run.tensor[RIDGE_DKEY];
     args.dvalue = run.tensor[RIDGE_DVALUE];

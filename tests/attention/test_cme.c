@@ -75,6 +75,23 @@ static const char *const gradient_cases[] = {
     "cme:B1,H2,L6,D3,unit,heads,rbf,causal",
     "cme:B1,H2,L6,D3,bound,heads,causal,kernel",
     "cme:B1,H1,L3,S7,D3,heads,rbf,causal,kernel,offset=1",
+    "cme:B1,H1,L1,D2,heads,dvariance",
+    "cme:B1,H2,L5,D3,V2,heads,rbf,causal,kernel,dvariance",
+    "cme:B1,H2,L5,D3,V2,heads,causal,kernel,dvariance",
+    "cme:B1,H2,L5,D3,V2,heads,rbf,kernel,dvariance",
+    "cme:B1,H2,L5,D3,V2,heads,kernel,dvariance,accumulate",
+    "cme:B2,H4,K2,L4,D2,learned,rbf,shared,dvariance,layout=1,accumulate",
+    "cme:B2,H2,L6,D3,heads,power,mask,rbf,dvariance",
+    "cme:B1,H2,L6,D3,heads,causal,mask,perhead,dvariance",
+    "cme:B1,H1,L4,S7,D3,heads,rbf,kernel,dvariance",
+    "cme:B1,H1,L7,S4,D3,heads,causal,shared,dvariance",
+    "cme:B1,H1,L5,S5,D3,heads,offset=-2,causal,kernel,dvariance",
+    "cme:B2,H1,L6,D3,lengths,learned,dvariance,kernel",
+    "cme:B1,H1,L9,S9,D3,ragged,learned,rbf,dvariance,shared",
+    "cme:B1,H1,L9,D3,segments,learned,shared,causal,dvariance",
+    "cme:B1,H2,L6,D3,unit,heads,dvariance",
+    "cme:B1,H2,L6,D3,bound,heads,causal,kernel,dvariance",
+    "cme:B1,H2,L6,D3,bound,heads,dvariance",
 };
 
 /* f32 gradients against f64: sizes around tiles. */
@@ -99,6 +116,19 @@ static const char *const f32_cases[] = {
     "cme:B1,H2,L70,D6,causal,rbf,far,heads",
     "cme:B2,H2,L90,D6,rbf,far,learned,mask,kernel",
     "cme:B1,H2,L70,D6,rbf,unit,learned",
+    "cme:B1,H2,L65,D16,V8,causal,rbf,heads,kernel,dvariance",
+    "cme:B1,H2,L130,D8,V8,learned,rbf,kernel,accumulate,dvariance",
+    "cme:B1,H4,K2,L70,D16,V17,heads,dvariance",
+    "cme:B2,H2,L90,S75,D8,causal,heads,rbf,mask,layout=1,dvariance",
+    "cme:B2,H2,L75,S140,D8,heads,shared,lengths,dvariance",
+    "cme:B1,H1,L150,S140,D8,ragged,learned,kernel,rbf,dvariance",
+    "cme:B2,H1,L140,D8,segments,learned,kernel,roomy,dvariance",
+    "cme:B1,H1,L300,D4,V3,rbf,learned,dvariance,threads=4",
+    "cme:B1,H1,L300,D4,V3,causal,learned,dvariance,threads=4",
+    "cme:B1,H2,L100,D8,bound,heads,kernel,dvariance",
+    "cme:B1,H1,L80,S70,D8,causal,offset=-30,learned,dvariance",
+    "cme:B2,H2,L90,D6,rbf,far,learned,mask,kernel,dvariance",
+    "cme:B1,H2,L70,D6,rbf,unit,learned,causal,dvariance",
 };
 
 static int compare(const attention_machine *machine, const ridge_problem *p, const char *name, const double *have, const double *want,
@@ -144,13 +174,14 @@ static int check_forward(const char *text) {
   return failed;
 }
 
-/* <out, dout> of the oracle. */
+/* <out, dout> + <variance, dvariance> of the oracle. */
 static double loss(const ridge_problem *p) {
   ridge_results results;
   ridge_run_on(ATTENTION_ORACLE, p, &results);
   if (results.status != HARK_OK) fail_msg("%s: %s", p->text, results.message);
   double sum = 0;
   for (int64_t i = 0; i < p->count[RIDGE_DOUT]; i++) sum += results.array[RIDGE_OUT][i] * p->array[RIDGE_DOUT][i];
+  for (int64_t i = 0; i < p->count[RIDGE_DVARIANCE]; i++) sum += results.array[RIDGE_VARIANCE][i] * p->array[RIDGE_DVARIANCE][i];
   ridge_results_free(&results);
   return sum;
 }
@@ -206,12 +237,7 @@ static int check_f32(const char *text) {
     if (attention_machines[m].type != HARK_F32 || !ridge_run_on(&attention_machines[m], &p, &have)) continue;
     for (int a = RIDGE_DQUERY; a < RIDGE_ARRAYS; a++) {
       if (want.array[a] == NULL) continue;
-      const int64_t count = p.count[a == RIDGE_DQUERY        ? RIDGE_QUERY
-                                    : a == RIDGE_DKEY        ? RIDGE_KEY
-                                    : a == RIDGE_DVALUE      ? RIDGE_VALUE
-                                    : a == RIDGE_DLOG_KERNEL ? RIDGE_LOG_KERNEL
-                                    : a == RIDGE_DRIDGE      ? RIDGE_RIDGE
-                                                             : RIDGE_SIGMA];
+      const int64_t count = ridge_count_of(&p, (ridge_array)a);
       double largest = 1;
       for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs(want.array[a][i]));
       for (int64_t i = 0; i < count; i++) {

@@ -7,6 +7,7 @@
  *     dkappa(k_i, q_n) = db_i
  *     dM          += -(a db^T + db a^T) / 2        in the leading p x p part
  *     dlambda      = trace dM;   amounts added to pivots are constants
+ *     var_n = kappa(q_n, q_n) - b^T M_p^-1 b, with dvar:   dkappa(q_n, q_n) = dvar,  db -= 2 dvar a,  dM += dvar a a^T
  *     kappa = exp(s) G:  ds = dkappa kappa,  dlogG[|p - i|] += ds
  *     exp: s = scale q.k - shift    dq += scale ds k, dk += scale ds q
  *     rbf: s = -|q - k|^2 / (2 sigma^2)    dq += ds (k - q) / sigma^2, dk += ds (q - k) / sigma^2, dsigma += -2 s ds / sigma
@@ -72,22 +73,29 @@ static void backward_row(const ridge_head *h, int64_t row, double *dmatrix, doub
   const hark_attention_args *args = h->at.args;
   const int64_t d = desc->head_dim, dv = desc->value_dim, m = h->keys, seen = hark_reference_ridge_seen(h, row);
   const int64_t position = row + h->at.sequence->offset, dout = dense_query_index(&h->at, &args->dout, row);
+  const bool has_dout = args->dout.type != HARK_NONE;
+  /* var was multiplied by e^shift */
+  const double dvariance = args->dvariance.type != HARK_NONE
+                               ? dense_get(&args->dvariance, hark_reference_ridge_statistic(h, row)) * exp(h->is.shift)
+                               : 0;
   double *weight = h->rows[0], *db = h->rows[1], *dquery = h->sums;
   if (!hark_reference_ridge_query(h, row) || !hark_reference_ridge_kernels(h, row, seen, weight)) return;
   hark_reference_ridge_solve(h, seen, weight);
   hark_reference_ridge_solve_transposed(h, seen, weight);
   for (int64_t i = 0; i < seen; i++) {
     db[i] = 0;
-    for (int64_t c = 0; c < dv; c++) db[i] += h->solved[i * dv + c] * dense_get(&args->dout, dout + c);
+    for (int64_t c = 0; c < dv && has_dout; c++) db[i] += h->solved[i * dv + c] * dense_get(&args->dout, dout + c);
   }
   hark_reference_ridge_solve_transposed(h, seen, db);
   for (int64_t c = 0; c < d; c++) dquery[c] = 0;
   for (int64_t i = 0; i < seen; i++) {
-    for (int64_t c = 0; c < dv; c++) dvalues[i * dv + c] += weight[i] * dense_get(&args->dout, dout + c);
-    for (int64_t j = 0; j <= i; j++) dmatrix[i * m + j] -= (weight[i] * db[j] + db[i] * weight[j]) / 2;
+    for (int64_t c = 0; c < dv && has_dout; c++) dvalues[i * dv + c] += weight[i] * dense_get(&args->dout, dout + c);
+    for (int64_t j = 0; j <= i; j++)
+      dmatrix[i * m + j] -= (weight[i] * db[j] + db[i] * weight[j]) / 2 - dvariance * weight[i] * weight[j];
     const int64_t distance = position > h->place[i] ? position - h->place[i] : h->place[i] - position;
-    kernel_gradient(h, db[i], h->query, h->key + i * d, distance, dquery, dkeys + i * d, partial);
+    kernel_gradient(h, db[i] - 2 * dvariance * weight[i], h->query, h->key + i * d, distance, dquery, dkeys + i * d, partial);
   }
+  if (dvariance != 0) kernel_gradient(h, dvariance, h->query, h->query, 0, dquery, dquery, partial);
   if (args->dquery.type != HARK_NONE)
     store_row(h, &args->query, dense_query_index(&h->at, &args->query, row), h->query, dquery, &args->dquery,
               dense_query_index(&h->at, &args->dquery, row), args->accumulate & HARK_ACCUMULATE_QUERY);

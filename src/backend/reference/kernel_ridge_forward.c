@@ -239,6 +239,10 @@ bool hark_reference_ridge_kernels(const ridge_head *h, int64_t row, int64_t seen
   return true;
 }
 
+int64_t hark_reference_ridge_statistic(const ridge_head *h, int64_t row) {
+  return (h->at.sequence->item * h->at.desc->heads + h->at.head) * h->at.args->query.shape[2] + h->at.sequence->query_row + row;
+}
+
 /* One row of out and variance. */
 static bool forward_row(const ridge_head *h, int64_t row) {
   const hark_attention_args *args = h->at.args;
@@ -265,9 +269,7 @@ static bool forward_row(const ridge_head *h, int64_t row) {
     hark_ridge_trouble(h->record, h->system, HARK_RIDGE_QUERY_RANGE, h->at.sequence->query_row + row, own);
     return false;
   }
-  dense_put(&args->variance,
-            (h->at.sequence->item * h->at.desc->heads + h->at.head) * args->query.shape[2] + h->at.sequence->query_row + row,
-            hark_larger(exp(own) - squares, 0) * exp(h->is.shift));
+  dense_put(&args->variance, hark_reference_ridge_statistic(h, row), hark_larger(exp(own) - squares, 0) * exp(h->is.shift));
   return true;
 }
 

@@ -79,18 +79,10 @@ static void add_squares(const float *z, float *squares) {
 
 /* var = kappa(q, q) G(0) - explained, scaled back; false, with a record, if kappa(q, q) is out of range. */
 static bool store_variance(const ridge_tiles *h, int64_t row, int count, const float *explained) {
-  const hark_attention_args *args = h->run->args;
-  float *out =
-      (float *)args->variance.data + (h->sequence->item * h->desc->heads + h->head) * args->query.shape[2] + h->sequence->query_row + row;
+  float *out = ridge_statistic(h, &h->run->args->variance, row);
   for (int r = 0; r < count; r++) {
-    double own = 0;
-    for (int c = 0; !h->rbf && c < (int)h->desc->head_dim; c++) own += (double)h->query_rows[r * h->dp + c] * h->query_rows[r * h->dp + c];
-    if (!h->rbf) own = h->is.scale * own - h->is.shift;
-    if (h->desc->has_log_kernel) own += (double)((const float *)args->log_kernel.data)[h->head * args->log_kernel.stride[0]];
-    if (!(own <= hark_ridge_exponent_limit(HARK_F32))) {
-      hark_ridge_trouble(h->record, h->system, HARK_RIDGE_QUERY_RANGE, h->sequence->query_row + row + r, own);
-      return false;
-    }
+    double own;
+    if (!HARK_ISA(hark_cpu_ridge_own)(h, row, r, &own)) return false;
     out[r] = (float)(hark_larger(exp(own) - (double)explained[r], 0) * exp(h->is.shift));
   }
   return true;
@@ -166,7 +158,7 @@ static int print(const hark_attention_plan *plan, char *text, size_t size) {
   const int64_t tiles = hark_ceil_div(plan->desc.key_length, HARK_RIDGE_TILE);
   const int64_t triangle = tiles * (tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS * (int64_t)sizeof(float);
   return snprintf(text, size, "tiles of %d x %d, lanes %d, %d workers, a triangle of %" PRId64 " bytes a worker, %s in the backward",
-                  HARK_RIDGE_TILE, HARK_RIDGE_TILE, HARK_LANES, plan->workers, triangle, plan->desc.causal ? "two" : "one");
+                  HARK_RIDGE_TILE, HARK_RIDGE_TILE, HARK_LANES, plan->workers, triangle, ridge_by_panels(&plan->desc) ? "two" : "one");
 }
 
 extern const hark_attention_algorithm HARK_ISA(hark_cpu_kernel_ridge);

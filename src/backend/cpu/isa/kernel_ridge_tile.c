@@ -49,7 +49,7 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   const int64_t dp = (int)hark_padded(desc->head_dim), dvp = (int)hark_padded(desc->value_dim), d = desc->head_dim, dv = desc->value_dim;
   const bool rbf = desc->kernel == HARK_KERNEL_RBF;
   const int64_t apart = (int64_t)(sizeof(ridge_apart) / sizeof(float));
-  const bool causal_backward = backward && desc->causal, full_backward = backward && !desc->causal;
+  const bool by_panels = backward && ridge_by_panels(desc), full_backward = backward && !by_panels;
   carver c = {memory, 0};
   h->dp = (int)dp;
   h->dvp = (int)dvp;
@@ -69,10 +69,10 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->query_lanes = carve(&c, true, lanes * d);
   h->query_squares = carve(&c, true, lanes);
   h->sums = carve(&c, !backward, lanes * dvp);
-  h->matrix = carve(&c, causal_backward, triangle);
+  h->matrix = carve(&c, by_panels, triangle);
   h->kernels = carve(&c, backward, keys * lanes);
-  h->pair = carve(&c, causal_backward, 2 * keys * lanes);
-  h->turned = carve(&c, causal_backward, 2 * HARK_RIDGE_TILE_FLOATS);
+  h->pair = carve(&c, by_panels, 2 * keys * lanes);
+  h->turned = carve(&c, by_panels, 2 * HARK_RIDGE_TILE_FLOATS);
   h->work = carve(&c, full_backward, HARK_RIDGE_TILE_FLOATS);
   h->dout_rows = carve(&c, backward, lanes * dvp);
   h->dout_lanes = carve(&c, backward, lanes * dv);
@@ -319,6 +319,19 @@ bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count) {
   set_far(far_rows, h->query_squares);
   if (h->rbf) HARK_ISA(hark_cpu_ridge_place)(h, &h->query_places, 0, NULL, h->query_squares, count);
   return true;
+}
+
+bool HARK_ISA(hark_cpu_ridge_own)(const ridge_tiles *h, int64_t row, int r, double *out) {
+  const hark_attention_args *args = h->run->args;
+  const float *query = h->query_rows + (ptrdiff_t)r * h->dp;
+  double own = 0;
+  for (int c = 0; !h->rbf && c < (int)h->desc->head_dim; c++) own += (double)query[c] * query[c];
+  if (!h->rbf) own = h->is.scale * own - h->is.shift;
+  if (h->desc->has_log_kernel) own += (double)((const float *)args->log_kernel.data)[h->head * args->log_kernel.stride[0]];
+  *out = own;
+  if (own <= hark_ridge_exponent_limit(HARK_F32)) return true;
+  hark_ridge_trouble(h->record, h->system, HARK_RIDGE_QUERY_RANGE, h->sequence->query_row + row + r, own);
+  return false;
 }
 
 /* kappa from products: 2^(product - squares), with the table. */
