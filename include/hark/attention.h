@@ -112,6 +112,7 @@ typedef struct hark_attention_desc {
   /* 0, or 1 with CME: backwards may carry dvariance. Full attention then needs the memory and the operations of a causal backward. In 64
    * bits, like product_type. */
   int64_t has_dvariance;
+  int64_t has_dlog_determinant; /* the same of dlog_determinant */
 } hark_attention_desc;
 
 /* f32, dense, exp, softmax; everything else zero. Inline, so that the struct has the size that the caller was built with. */
@@ -289,6 +290,11 @@ typedef struct hark_attention_args {
   /* CME, backward, with has_dvariance: [B, H, Lq] contiguous, the gradient by variance, which adds to dquery, dkey, dlog_kernel, dridge and
    * dsigma; absent: 0. With it dout may be absent, which then is 0 too. The forward need not have computed the variance. */
   hark_tensor dvariance;
+
+  /* CME, optional: [B, H, Lq] contiguous: log det (kappa(K,K) + lambda I) over the keys that the query sees, so that without causal all rows
+   * of a sequence and head are equal; 0 for a query that sees none, and for a row of no sequence. Raised pivots count as raised. */
+  hark_tensor log_determinant;
+  hark_tensor dlog_determinant; /* backward, with has_dlog_determinant: as dvariance, the gradient by log_determinant */
 } hark_attention_args;
 
 /* Bits of hark_attention_args.accumulate: the gradient is added to what is there. */

@@ -350,9 +350,10 @@ static hark_status check_gradients(hark_context *context, const hark_attention_d
       {"dhierarchical_bias", "hierarchical_bias", &args->dhierarchical_bias, &args->hierarchical_bias, &checked->dhierarchical_bias,
        ADJACENT},
   };
+  const bool has_statistic = present(&args->dvariance) || present(&args->dlog_determinant); /* dout may then be absent */
   for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++) {
     const bool is_input = gradients[i].gradient == &args->dout;
-    if (!present(gradients[i].gradient) && (!is_input || present(&args->dvariance))) continue;
+    if (!present(gradients[i].gradient) && (!is_input || has_statistic)) continue;
     if (!present(gradients[i].of))
       return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is requested, but %s is absent", gradients[i].name,
                        gradients[i].of_name);
@@ -395,20 +396,35 @@ static hark_status check_memory(hark_context *context, const char *name, const v
 
 /* HARK_NONE marks an absent tensor, whatever its other members contain, such as an address of an earlier call. */
 static void clear_absent(hark_attention_args *args) {
-  hark_tensor *const tensors[] = {&args->query,       &args->key,
-                                  &args->value,       &args->out,
-                                  &args->variance,    &args->log_sum_exp,
-                                  &args->mask,        &args->attention_bias,
-                                  &args->log_kernel,  &args->forget,
-                                  &args->query_mask,  &args->hierarchical_bias,
-                                  &args->ridge,       &args->sigma,
-                                  &args->dout,        &args->dquery,
-                                  &args->dkey,        &args->dvalue,
-                                  &args->dlog_kernel, &args->dattention_bias,
-                                  &args->dforget,     &args->dhierarchical_bias,
-                                  &args->dridge,      &args->dsigma,
-                                  &args->contextual,  &args->dcontextual,
-                                  &args->dvariance};
+  hark_tensor *const tensors[] = {&args->query,
+                                  &args->key,
+                                  &args->value,
+                                  &args->out,
+                                  &args->variance,
+                                  &args->log_sum_exp,
+                                  &args->mask,
+                                  &args->attention_bias,
+                                  &args->log_kernel,
+                                  &args->forget,
+                                  &args->query_mask,
+                                  &args->hierarchical_bias,
+                                  &args->ridge,
+                                  &args->sigma,
+                                  &args->dout,
+                                  &args->dquery,
+                                  &args->dkey,
+                                  &args->dvalue,
+                                  &args->dlog_kernel,
+                                  &args->dattention_bias,
+                                  &args->dforget,
+                                  &args->dhierarchical_bias,
+                                  &args->dridge,
+                                  &args->dsigma,
+                                  &args->contextual,
+                                  &args->dcontextual,
+                                  &args->dvariance,
+                                  &args->log_determinant,
+                                  &args->dlog_determinant};
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
     if (!present(tensors[i])) *tensors[i] = (hark_tensor){0};
 }

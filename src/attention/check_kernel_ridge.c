@@ -26,7 +26,8 @@ static hark_status check_foreign(hark_context *context, const hark_attention_des
                 {"unit", desc->unit},
                 {"has_ridge", desc->has_ridge},
                 {"has_sigma", desc->has_sigma},
-                {"has_dvariance", (double)desc->has_dvariance}};
+                {"has_dvariance", (double)desc->has_dvariance},
+                {"has_dlog_determinant", (double)desc->has_dlog_determinant}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].value != 0)
       return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %s with normalisation %s, expected 0: it belongs to cme",
@@ -55,7 +56,7 @@ static hark_status check_flags(hark_context *context, const hark_attention_desc 
   const struct {
     const char *name;
     int64_t value;
-  } flags[] = {{"has_dvariance", desc->has_dvariance}};
+  } flags[] = {{"has_dvariance", desc->has_dvariance}, {"has_dlog_determinant", desc->has_dlog_determinant}};
   for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
     if (flags[i].value != 0 && flags[i].value != 1)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is %" PRId64 ", expected 0 or 1", flags[i].name, flags[i].value);
@@ -170,7 +171,9 @@ static hark_status check_statistics(hark_context *context, const hark_attention_
     const char *name, *gradient_name, *field;
     const hark_tensor *tensor, *gradient;
     int64_t has_gradient;
-  } rows[] = {{"variance", "dvariance", "has_dvariance", &args->variance, &args->dvariance, desc->has_dvariance}};
+  } rows[] = {{"variance", "dvariance", "has_dvariance", &args->variance, &args->dvariance, desc->has_dvariance},
+              {"log_determinant", "dlog_determinant", "has_dlog_determinant", &args->log_determinant, &args->dlog_determinant,
+               desc->has_dlog_determinant}};
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     const bool given = rows[i].tensor->type != HARK_NONE, has_gradient = backward && rows[i].gradient->type != HARK_NONE;
     if (desc->normalisation != HARK_NORMALISATION_CME && (given || has_gradient))
@@ -215,7 +218,9 @@ hark_status hark_attention_check_ridge(hark_context *context, const hark_attenti
  *               full: R^-T U again n^2 dv / 2; causal: Z = R^-1 kappa(K, Q), p^2 / 2 for a query that sees p keys
  *     backward  the forward without its last product; then
  *               full: dalpha = kappa dY pairs dv, two solves n^2 dv, dM = dV alpha^T n^2 dv / 2
- *               causal: two solves with R^T p^2 per query, dM = - sum of z dB^T p^2; full with dvariance the same, p = n
+ *               causal: two solves with R^T p^2 per query, dM = - sum of z dB^T p^2; full with dvariance or
+ *               dlog_determinant the same, p = n
+ *               dlog_determinant: R^-1 and R^-T diag R^-1, n^3 / 6 each
  *               both: dY products pairs (2 dv), gradients of logits to q and k pairs 2 d and n^2 d */
 /* Sums over causal rows of the visible keys, and of their squares: row r sees r + Lk - Lq + 1 keys, limited to 0 .. Lk. */
 static void count_causal(const hark_attention_desc *desc, double *seen, double *squares) {
@@ -232,12 +237,13 @@ double hark_attention_ridge_operations(const hark_attention_desc *desc, bool bac
   double pairs = n * m, squares = 0;
   if (desc->causal) count_causal(desc, &pairs, &squares);
   const double factor = n * n * d / 2 + n * n * n / 6 + n * n * dv / 2 + pairs * d;
-  const bool by_rows = desc->causal || (backward && desc->has_dvariance != 0);
+  const bool by_rows = desc->causal || (backward && (desc->has_dvariance != 0 || desc->has_dlog_determinant != 0));
   if (!desc->causal && by_rows) squares = m * n * n;
   double total = factor + (by_rows ? squares / 2 : n * n * dv / 2);
   if (!backward)
     total += pairs * dv;
   else
     total += (by_rows ? 2 * squares : pairs * dv + 3 * n * n * dv / 2) + 2 * pairs * dv + 2 * pairs * d + n * n * d;
+  if (backward && desc->has_dlog_determinant != 0) total += n * n * n / 3;
   return 2 * total * (double)desc->batch * (double)desc->heads;
 }

@@ -92,6 +92,20 @@ static const char *const gradient_cases[] = {
     "cme:B1,H2,L6,D3,unit,heads,dvariance",
     "cme:B1,H2,L6,D3,bound,heads,causal,kernel,dvariance",
     "cme:B1,H2,L6,D3,bound,heads,dvariance",
+    "cme:B1,H1,L1,D2,heads,determinant",
+    "cme:B1,H2,L5,D3,V2,heads,rbf,causal,kernel,determinant",
+    "cme:B1,H2,L5,D3,V2,heads,rbf,kernel,determinant,accumulate",
+    "cme:B2,H4,K2,L4,D2,learned,shared,determinant,layout=1",
+    "cme:B2,H2,L6,D3,heads,power,mask,rbf,determinant",
+    "cme:B1,H2,L6,D3,heads,causal,mask,perhead,determinant,dvariance",
+    "cme:B1,H1,L4,S7,D3,heads,rbf,kernel,causal,determinant",
+    "cme:B1,H1,L7,S4,D3,heads,causal,shared,determinant,dvariance",
+    "cme:B1,H1,L5,S5,D3,heads,offset=-2,causal,kernel,determinant",
+    "cme:B2,H1,L6,D3,lengths,learned,determinant,dvariance,kernel",
+    "cme:B1,H1,L9,S9,D3,ragged,learned,rbf,causal,determinant,shared",
+    "cme:B1,H1,L9,D3,segments,learned,shared,determinant",
+    "cme:B1,H2,L6,D3,unit,heads,determinant,causal",
+    "cme:B1,H2,L6,D3,bound,heads,kernel,determinant",
 };
 
 /* f32 gradients against f64: sizes around tiles. */
@@ -129,6 +143,18 @@ static const char *const f32_cases[] = {
     "cme:B1,H1,L80,S70,D8,causal,offset=-30,learned,dvariance",
     "cme:B2,H2,L90,D6,rbf,far,learned,mask,kernel,dvariance",
     "cme:B1,H2,L70,D6,rbf,unit,learned,causal,dvariance",
+    "cme:B1,H2,L65,D16,V8,causal,rbf,heads,kernel,determinant",
+    "cme:B1,H2,L130,D8,V8,learned,rbf,kernel,accumulate,determinant",
+    "cme:B2,H2,L90,S75,D8,causal,heads,rbf,mask,layout=1,determinant",
+    "cme:B2,H2,L75,S140,D8,heads,shared,lengths,determinant,dvariance",
+    "cme:B2,H2,L75,S140,D8,heads,shared,lengths,causal,determinant",
+    "cme:B1,H1,L150,S140,D8,ragged,learned,kernel,rbf,causal,determinant",
+    "cme:B2,H1,L140,D8,segments,learned,kernel,roomy,determinant",
+    "cme:B1,H1,L300,D4,V3,rbf,learned,determinant,threads=4",
+    "cme:B1,H1,L300,D4,V3,causal,rbf,learned,determinant,threads=4",
+    "cme:B1,H2,L100,D8,bound,heads,kernel,determinant",
+    "cme:B1,H1,L80,S70,D8,causal,offset=-30,learned,determinant",
+    "cme:B2,H2,L90,D6,rbf,far,learned,mask,kernel,determinant",
 };
 
 static int compare(const attention_machine *machine, const ridge_problem *p, const char *name, const double *have, const double *want,
@@ -163,6 +189,8 @@ static int check_forward(const char *text) {
     failed += compare(&attention_machines[m], &p, "out", results.array[RIDGE_OUT], expected.out, expected.out_bound, rows * p.value_dim);
     failed +=
         compare(&attention_machines[m], &p, "variance", results.array[RIDGE_VARIANCE], expected.variance, expected.variance_bound, rows);
+    failed += compare(&attention_machines[m], &p, "log_determinant", results.array[RIDGE_LOG_DETERMINANT], expected.log_determinant,
+                      expected.log_determinant_bound, rows);
     if (results.report.pivots != 0) {
       print_error("%s on %s: %" PRId64 " pivots mended\n", text, attention_machines[m].name, results.report.pivots);
       failed++;
@@ -174,7 +202,7 @@ static int check_forward(const char *text) {
   return failed;
 }
 
-/* <out, dout> + <variance, dvariance> of the oracle. */
+/* <out, dout> + <variance, dvariance> + <log_determinant, dlog_determinant> of the oracle. */
 static double loss(const ridge_problem *p) {
   ridge_results results;
   ridge_run_on(ATTENTION_ORACLE, p, &results);
@@ -182,6 +210,8 @@ static double loss(const ridge_problem *p) {
   double sum = 0;
   for (int64_t i = 0; i < p->count[RIDGE_DOUT]; i++) sum += results.array[RIDGE_OUT][i] * p->array[RIDGE_DOUT][i];
   for (int64_t i = 0; i < p->count[RIDGE_DVARIANCE]; i++) sum += results.array[RIDGE_VARIANCE][i] * p->array[RIDGE_DVARIANCE][i];
+  for (int64_t i = 0; i < p->count[RIDGE_DLOG_DETERMINANT]; i++)
+    sum += results.array[RIDGE_LOG_DETERMINANT][i] * p->array[RIDGE_DLOG_DETERMINANT][i];
   ridge_results_free(&results);
   return sum;
 }

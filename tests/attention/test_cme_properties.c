@@ -55,6 +55,8 @@ static void check_causality(const char *text, int64_t first, bool mended) {
       for (int64_t r = 0; r < first; r++) {
         const int64_t row = h * p.queries + r;
         expect_bits("variance", &p, &attention_machines[m], after.array[RIDGE_VARIANCE][row], before.array[RIDGE_VARIANCE][row]);
+        expect_bits("log_determinant", &p, &attention_machines[m], after.array[RIDGE_LOG_DETERMINANT][row],
+                    before.array[RIDGE_LOG_DETERMINANT][row]);
         for (int64_t c = 0; c < p.value_dim; c++)
           expect_bits("out", &p, &attention_machines[m], after.array[RIDGE_OUT][row * p.value_dim + c],
                       before.array[RIDGE_OUT][row * p.value_dim + c]);
@@ -217,7 +219,9 @@ static void test_threads(void **state) {
                                       "cme:B1,H1,L300,D4,V3,causal,rbf,learned,kernel",
                                       "cme:B1,H1,L300,D4,V3,causal,learned,kernel,dvariance",
                                       "cme:B1,H1,L200,S260,D4,V3,rbf,learned,kernel,mask,dvariance",
-                                      "cme:B2,H4,K2,L70,D8,learned,dvariance"};
+                                      "cme:B2,H4,K2,L70,D8,learned,dvariance",
+                                      "cme:B1,H1,L300,D4,V3,causal,rbf,learned,kernel,determinant",
+                                      "cme:B1,H1,L260,D4,V3,learned,determinant,dvariance"};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       ridge_problem p;
@@ -276,8 +280,8 @@ static void test_hidden_keys(void **state) {
     }
 }
 
-/* A query that sees no key has zeros in out and the prior's variance kappa(q, q) G(0), whichever way the keys are taken from it: by
- * lengths, an empty ragged sequence, a mask, or its position; a row of no sequence has zero in both. */
+/* A query that sees no key has zeros in out and log_determinant, and the prior's variance kappa(q, q) G(0), whichever way the keys are taken from it: by
+ * lengths, an empty ragged sequence, a mask, or its position; a row of no sequence has zero in all. */
 static void test_no_keys(void **state) {
   (void)state;
   static const char *const cases[] = {"cme:B3,H2,L11,D4,lengths,kernel",         "cme:B3,H2,L11,D4,lengths,rbf,heads,kernel",
@@ -315,6 +319,7 @@ static void test_no_keys(void **state) {
         if (fabs(r.array[RIDGE_VARIANCE][i] - prior) > roundoff * (1 + fabs(exponent)) * prior)
           fail_msg("'%s' on %s: the variance of row %d is %.9g, expected %.9g", p.text, attention_machines[m].name, (int)i,
                    r.array[RIDGE_VARIANCE][i], prior);
+        assert_true(r.array[RIDGE_LOG_DETERMINANT][i] == 0);
         for (int64_t c = 0; c < p.value_dim; c++) assert_true(r.array[RIDGE_OUT][i * p.value_dim + c] == 0);
         for (int64_t c = 0; c < p.head_dim; c++) assert_true(r.array[RIDGE_DQUERY][i * p.head_dim + c] == 0);
         none++;
@@ -509,6 +514,9 @@ static void test_refused_descriptors(void **state) {
   WRONG("has_dvariance is 2, expected 0 or 1", d.has_dvariance = 2);
   WRONG("has_dvariance is 1 with normalisation softmax, expected 0",
         (d.normalisation = HARK_NORMALISATION_SOFTMAX, d.ridge = 0, d.has_dvariance = 1));
+  WRONG("has_dlog_determinant is -1, expected 0 or 1", d.has_dlog_determinant = -1);
+  WRONG("has_dlog_determinant is 1 with normalisation softmax, expected 0",
+        (d.normalisation = HARK_NORMALISATION_SOFTMAX, d.ridge = 0, d.has_dlog_determinant = 1));
 #undef WRONG
   hark_context *context = attention_machine_open(&attention_machines[2], 1);
   for (int i = 0; i < count; i++) {
@@ -672,7 +680,7 @@ static void test_memory(void **state) {
 static void test_measured_memory(void **state) {
   (void)state;
   static const char *const cases[] = {"cme:B1,H2,L512,D16,V24,rbf,threads=1", "cme:B1,H2,L512,D16,V24,rbf,causal,kernel,threads=1",
-                                      "cme:B1,H2,L512,D16,V24,rbf,dvariance,threads=1"};
+                                      "cme:B1,H2,L512,D16,V24,rbf,dvariance,threads=1", "cme:B1,H2,L512,D16,V24,determinant,threads=1"};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       ridge_problem p;

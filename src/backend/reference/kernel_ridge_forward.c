@@ -3,6 +3,8 @@
  *
  *     y_n = sum over i < p of z_i U_i,   var_n = kappa(q_n, q_n) - sum over i < p of z_i^2,   z = R_p^-1 kappa(K_p, q_n)
  *
+ *     logdet_n = 2 sum over i < p of log R_ii
+ *
  * M = kappa(K, K) + lambda I = R R^T and U = R^-1 V. p is the number of visible keys that row n sees. The leading p rows of R factorise the
  * leading p x p part of M, so this is V_p^T M_p^-1 kappa(K_p, q_n) for every p at once, causal or not. K contains only visible keys, at
  * their positions: not masked ones, nor with causality those after the last query. Legend: m visible keys, d head_dim, dv value_dim. Cost:
@@ -243,7 +245,14 @@ int64_t hark_reference_ridge_statistic(const ridge_head *h, int64_t row) {
   return (h->at.sequence->item * h->at.desc->heads + h->at.head) * h->at.args->query.shape[2] + h->at.sequence->query_row + row;
 }
 
-/* One row of out and variance. */
+/* log det of the leading n x n part of M, whose kernels were divided by e^shift. */
+static double determinant(const ridge_head *h, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += 2 * log(h->factor[i * h->keys + i]) + h->is.shift;
+  return sum;
+}
+
+/* One row of out, variance and log_determinant. */
 static bool forward_row(const ridge_head *h, int64_t row) {
   const hark_attention_args *args = h->at.args;
   const int64_t dv = h->at.desc->value_dim, seen = hark_reference_ridge_seen(h, row);
@@ -263,6 +272,8 @@ static bool forward_row(const ridge_head *h, int64_t row) {
     hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_RESULT, h->at.sequence->query_row + row, 0);
     return false;
   }
+  if (args->log_determinant.type != HARK_NONE)
+    dense_put(&args->log_determinant, hark_reference_ridge_statistic(h, row), determinant(h, seen));
   if (args->variance.type == HARK_NONE) return true;
   const double own = hark_reference_ridge_exponent(h, h->query, h->query) + hark_reference_ridge_log_kernel(h, 0);
   if (!(own <= hark_ridge_exponent_limit(h->at.desc->type))) {

@@ -114,6 +114,20 @@ static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
   return args->variance.type == HARK_NONE || store_variance(h, row, count, explained);
 }
 
+/* 2 sum of log U_ii over the keys that a row sees, one more row after the other. Kernels were divided by e^shift. */
+static void store_determinants(const ridge_tiles *h) {
+  float *out = ridge_statistic(h, &h->run->args->log_determinant, 0);
+  double sum = 0;
+  int64_t key = 0;
+  for (int64_t row = 0; row < h->sequence->query_count; row++) {
+    for (const int64_t end = ridge_seen_keys(h, row); key < end; key++) {
+      const int64_t tile = key / HARK_RIDGE_TILE, at = key % HARK_RIDGE_TILE;
+      if (h->seen[key] != 0) sum += 2 * log((double)h->factor[ridge_tile(h, tile, tile) + at * (HARK_RIDGE_TILE + 1)]) + h->is.shift;
+    }
+    out[row] = (float)sum;
+  }
+}
+
 typedef struct forward_task {
   const hark_attention_call *run;
   ridge_workspace memory;
@@ -137,6 +151,7 @@ static void forward_head(void *data, int64_t index, int worker) {
   const bool down = goes_down(task->run);
   ridge_tiles h;
   if (!HARK_ISA(hark_cpu_ridge_begin)(task->shared, task->run, &task->memory, index / desc->heads, index % desc->heads, worker, &h)) return;
+  if (task->run->args->log_determinant.type != HARK_NONE) store_determinants(&h);
   if (!down) HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp);
   if (h.context != NULL) {
     hark_parallel_for(h.context, hark_ceil_div(h.sequence->query_count, HARK_RIDGE_TILE), forward_part, &h);

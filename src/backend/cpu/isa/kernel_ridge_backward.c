@@ -6,6 +6,8 @@
  *     z = U'^-1 kappa(K, Q),  w = U^-1 z,  dkappa(K, Q) = db = U^-1 (X dY'),  dV += w dY,  -2 dM += w db' + db w'
  * With D the diagonal matrix of dvariance, causal or not, also by panels (not causal: nothing is hidden):
  *     db = U^-1 (X dY' - z D),  -2 dM += w db' + db w',  dkappa(K, Q) = db - w D,  dkappa(q, q) = D
+ * With g_i the sum of dlog_determinant over the rows that see key i:
+ *     dM += U^-1 diag(g) U'^-1, for 64 keys at a time: w = U^-1 of their unit vectors, db = - w diag(g),  -2 dM += w db' + db w'
  * Then, with s the exponent of kappa = exp(s) and ds = dkappa kappa,
  *     exp: dq = scale sum ds k, dk = scale sum ds q;   rbf: dq = scale sum ds (k - q), dk = scale sum ds (q - k),  scale = 1 / sigma^2
  *     dlogG[t] = sum of ds at distance t;   dlambda = trace dM;   dsigma = -(<q, dq> + <k, dk>) / sigma, s being of degree -2 in sigma and
@@ -437,6 +439,40 @@ static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial,
   return true;
 }
 
+/* ---- the determinant ---- */
+
+/* w = U^-1 of the unit vectors of a tile's keys, and db = -w diag(g), in h->pair. */
+static void fill_units(const ridge_tiles *h, int64_t tile, const float *sums) {
+  const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
+  const int64_t rows = (tile + 1) * HARK_RIDGE_TILE;
+  clear(h->pair, rows * row);
+  for (int i = 0; i < HARK_RIDGE_TILE; i++) h->pair[(tile * HARK_RIDGE_TILE + i) * row + i] = 1;
+  HARK_ISA(hark_cpu_ridge_solve_back)(h, tile + 1, h->pair, row, HARK_RIDGE_TILE);
+  for (int64_t i = 0; i < rows; i++)
+    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+      float *w = h->pair + i * row + lane;
+      vf_store(w + HARK_RIDGE_TILE, vf_zero() - vf_load(w) * vf_load(sums + lane));
+    }
+}
+
+/* Adds the contribution of dlog_determinant to dM, from the last keys, which the fewest rows see, to the first ones. */
+static void determinant_gradients(const ridge_tiles *h) {
+  const float *given = ridge_statistic(h, &h->run->args->dlog_determinant, 0);
+  double sum = 0;
+  int64_t row = h->sequence->query_count;
+  for (int64_t tile = h->tiles - 1; tile >= 0; tile--) {
+    float sums[HARK_RIDGE_TILE] = {0};
+    panel at = {.h = h, .tiles = tile + 1};
+    for (int i = HARK_RIDGE_TILE - 1; i >= 0; i--) {
+      const int64_t key = tile * HARK_RIDGE_TILE + i;
+      while (row > 0 && ridge_seen_keys(h, row - 1) > key) sum += (double)given[--row];
+      sums[i] = h->seen[key] != 0 ? (float)sum : 0;
+    }
+    fill_units(h, tile, sums);
+    run_all(h, tile + 1, causal_matrix, &at);
+  }
+}
+
 /* ---- both ---- */
 
 /* The pairs of tile (i, j) of M whose gradients come from differences. */
@@ -531,6 +567,7 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
     const int count = (int)hark_min(HARK_RIDGE_TILE, h.sequence->query_count - row);
     if (!(by_panels ? causal_tile : full_tile)(&h, row, count, partial, &along)) return;
   }
+  if (h.run->args->dlog_determinant.type != HARK_NONE) determinant_gradients(&h);
   if (!by_panels) {
     HARK_ISA(hark_cpu_ridge_solve)(&h, h.tiles, h.dvalues, h.dvp, h.dvp);
     HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.dvalues, h.dvp, h.dvp);

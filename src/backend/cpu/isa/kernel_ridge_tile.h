@@ -83,9 +83,11 @@ typedef struct ridge_tiles {
   double *apart_along;                     /* rbf: -sum of ds |x - y|^2 of such pairs of keys, by tile */
 } ridge_tiles;
 
-/* True if the backward computes dM panel by panel of queries, as it must when causal: queries have separate systems. Each variance has its
- * own contribution to dM too. Otherwise dM comes from alpha and dV alone. */
-static inline bool ridge_by_panels(const hark_attention_desc *desc) { return desc->causal || desc->has_dvariance != 0; }
+/* True if the backward computes dM panel by panel of queries, as it must when causal: queries have separate systems. Variances and
+ * determinants have their own contributions to dM too. Otherwise dM comes from alpha and dV alone. */
+static inline bool ridge_by_panels(const hark_attention_desc *desc) {
+  return desc->causal || desc->has_dvariance != 0 || desc->has_dlog_determinant != 0;
+}
 
 /* Sets the arrays of h for a descriptor, from `memory` on (NULL: only counts); returns the number of floats. */
 size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool backward, float *memory, ridge_tiles *h);
@@ -163,11 +165,12 @@ static inline ptrdiff_t ridge_tile(const ridge_tiles *h, int64_t i, int64_t j) {
   return (ptrdiff_t)(i * h->tiles - i * (i - 1) / 2 + (j - i)) * HARK_RIDGE_TILE_FLOATS;
 }
 
-/* Tiles of keys that queries up to `row` of the sequence see. */
+/* Keys, with masked ones, and tiles of keys that queries up to `row` of the sequence see. */
+static inline int64_t ridge_seen_keys(const ridge_tiles *h, int64_t row) {
+  return h->desc->causal ? hark_max(0, hark_min(h->keys, row + h->sequence->offset + 1)) : h->keys;
+}
 static inline int64_t ridge_seen_tiles(const ridge_tiles *h, int64_t row) {
-  if (!h->desc->causal) return h->tiles;
-  const int64_t keys = hark_max(0, hark_min(h->keys, row + h->sequence->offset + 1));
-  return hark_ceil_div(keys, HARK_RIDGE_TILE);
+  return hark_ceil_div(ridge_seen_keys(h, row), HARK_RIDGE_TILE);
 }
 
 /* Queries from position `first` on see row i of a tile of keys in lanes from i - above on. HARK_RIDGE_TILE: all lanes see it. */
