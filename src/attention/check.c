@@ -119,7 +119,10 @@ static hark_status check_main(hark_context *context, const hark_attention_desc *
     if (limits[i].actual > limits[i].maximum)
       return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: %s is %" PRId64 ", expected at most the plan's %" PRId64, limits[i].text,
                        limits[i].actual, limits[i].maximum);
-  for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) HARK_TRY(check_exact(context, &tensors[i], ADJACENT));
+  /* a backward of CME reads only the shape of out, for dout, which may be absent */
+  const bool no_out = backward && desc->normalisation == HARK_NORMALISATION_CME && !present(&args->out) && !present(&args->dout);
+  const size_t count = sizeof tensors / sizeof tensors[0] - (no_out ? 1 : 0);
+  for (size_t i = 0; i < count; i++) HARK_TRY(check_exact(context, &tensors[i], ADJACENT));
   const expectation lse = {"log_sum_exp", &args->log_sum_exp, type, 3, {batch, desc->heads, queries}, !backward};
   if (desc->normalisation == HARK_NORMALISATION_CME) {
     if (!present(&args->log_sum_exp)) return HARK_OK;
@@ -198,7 +201,7 @@ static hark_status check_contextual(hark_context *context, const hark_attention_
   return check_tables(context, e.name, e.tensor, e.type, e.shape[0], positions, features, &checked->dcontextual);
 }
 
-/* mask, attention_bias, log_kernel and forget. */
+/* mask, attention_bias, log_kernel, forget and noise. */
 static hark_status check_terms(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
                                hark_attention_args *checked) {
   const int64_t batch = args->query.shape[0], queries = args->query.shape[2], keys = args->key.shape[2];
@@ -230,6 +233,11 @@ static hark_status check_terms(hark_context *context, const hark_attention_desc 
   if (desc->has_forget) {
     const expectation forget = {"forget", &args->forget, desc->type, 3, {batch, desc->heads, keys}, false};
     HARK_TRY(check_exact(context, &forget, STRIDED));
+  }
+  if (present(&args->noise) && desc->has_noise == 0) return refuse_extra(context, "noise", "has_noise");
+  if (desc->has_noise != 0) {
+    const expectation noise = {"noise", &args->noise, desc->type, 3, {batch, desc->heads, keys}, false};
+    HARK_TRY(check_exact(context, &noise, STRIDED));
   }
   return check_hierarchy_terms(context, desc, args, checked);
 }
@@ -347,6 +355,7 @@ static hark_status check_gradients(hark_context *context, const hark_attention_d
       {"dattention_bias", "attention_bias", &args->dattention_bias, &args->attention_bias, &checked->dattention_bias, ADJACENT},
       {"dlog_kernel", "log_kernel", &args->dlog_kernel, &args->log_kernel, &checked->dlog_kernel, ADJACENT},
       {"dforget", "forget", &args->dforget, &args->forget, NULL, STRIDED},
+      {"dnoise", "noise", &args->dnoise, &args->noise, NULL, STRIDED},
       {"dhierarchical_bias", "hierarchical_bias", &args->dhierarchical_bias, &args->hierarchical_bias, &checked->dhierarchical_bias,
        ADJACENT},
   };
@@ -424,7 +433,9 @@ static void clear_absent(hark_attention_args *args) {
                                   &args->dcontextual,
                                   &args->dvariance,
                                   &args->log_determinant,
-                                  &args->dlog_determinant};
+                                  &args->dlog_determinant,
+                                  &args->noise,
+                                  &args->dnoise};
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
     if (!present(tensors[i])) *tensors[i] = (hark_tensor){0};
 }

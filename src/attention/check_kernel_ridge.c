@@ -27,7 +27,8 @@ static hark_status check_foreign(hark_context *context, const hark_attention_des
                 {"has_ridge", desc->has_ridge},
                 {"has_sigma", desc->has_sigma},
                 {"has_dvariance", (double)desc->has_dvariance},
-                {"has_dlog_determinant", (double)desc->has_dlog_determinant}};
+                {"has_dlog_determinant", (double)desc->has_dlog_determinant},
+                {"has_noise", (double)desc->has_noise}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].value != 0)
       return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %s with normalisation %s, expected 0: it belongs to cme",
@@ -56,7 +57,8 @@ static hark_status check_flags(hark_context *context, const hark_attention_desc 
   const struct {
     const char *name;
     int64_t value;
-  } flags[] = {{"has_dvariance", desc->has_dvariance}, {"has_dlog_determinant", desc->has_dlog_determinant}};
+  } flags[] = {
+      {"has_dvariance", desc->has_dvariance}, {"has_dlog_determinant", desc->has_dlog_determinant}, {"has_noise", desc->has_noise}};
   for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
     if (flags[i].value != 0 && flags[i].value != 1)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is %" PRId64 ", expected 0 or 1", flags[i].name, flags[i].value);
@@ -68,9 +70,9 @@ static hark_status check_ridge(hark_context *context, const hark_attention_desc 
     if (desc->ridge != 0)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge is %s with has_ridge, expected 0: calls carry ridge",
                        HARK_PRINTED(desc->ridge));
-  } else if (!isfinite(desc->ridge) || desc->ridge <= 0) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge is %s with normalisation cme, expected a finite number above 0",
-                     HARK_PRINTED(desc->ridge));
+  } else if (!isfinite(desc->ridge) || desc->ridge < 0 || (desc->ridge == 0 && desc->has_noise == 0)) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge is %s with normalisation cme, expected a finite number %s",
+                     HARK_PRINTED(desc->ridge), desc->has_noise != 0 ? "from 0" : "above 0");
   }
   HARK_TRY(hark_check_range(context, "attention", "ridge", desc->ridge, desc->type, hark_range_of(desc->type)));
   if (!(desc->ridge_power >= 0 && desc->ridge_power <= 1))

@@ -83,7 +83,8 @@ static hark_status add_gradients(hark_context *context, region_list *list, const
                    {"dhierarchical_bias", &args->dhierarchical_bias, true, 0},
                    {"dridge", &args->dridge, false, 0},
                    {"dsigma", &args->dsigma, false, 0},
-                   {"dcontextual", &args->dcontextual, true, 0}};
+                   {"dcontextual", &args->dcontextual, true, 0},
+                   {"dnoise", &args->dnoise, false, 0}};
   for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++)
     HARK_TRY(add_written(context, list, gradients[i].name, gradients[i].tensor, gradients[i].summed, gradients[i].kin));
   add(list, "dout", &args->dout, false);
@@ -108,6 +109,7 @@ static void add_inputs(region_list *list, const hark_attention_args *args) {
   add(list, "ridge", &args->ridge, false);
   add(list, "sigma", &args->sigma, false);
   add(list, "contextual", &args->contextual, false);
+  add(list, "noise", &args->noise, false);
   add_bytes(list, "key_lengths", args->key_lengths, (size_t)args->query.shape[0] * number, false);
   add_bytes(list, "query_offsets", args->query_offsets, offsets, false);
   add_bytes(list, "key_offsets", args->key_offsets, offsets, false);

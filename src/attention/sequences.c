@@ -151,6 +151,7 @@ hark_status hark_attention_clear(hark_context *context, const hark_attention_arg
     HARK_TRY(clear_term(context, &args->dhierarchical_bias, args->accumulate & HARK_ACCUMULATE_HIERARCHICAL_BIAS));
     HARK_TRY(clear_term(context, &args->dridge, args->accumulate & HARK_ACCUMULATE_RIDGE));
     HARK_TRY(clear_term(context, &args->dsigma, args->accumulate & HARK_ACCUMULATE_SIGMA));
+    HARK_TRY(clear_term(context, &args->dnoise, args->accumulate & HARK_ACCUMULATE_NOISE));
     HARK_TRY(clear_term(context, &args->dcontextual, args->accumulate & HARK_ACCUMULATE_CONTEXTUAL));
     if (!(args->accumulate & HARK_ACCUMULATE_QUERY)) tensors.query_side = args->dquery;
     if (!(args->accumulate & HARK_ACCUMULATE_KEY)) tensors.key_side[0] = args->dkey;

@@ -10,8 +10,8 @@
 #include "core/core.h"
 
 const char *const ridge_array_names[RIDGE_ARRAYS] = {
-    "query", "key",      "value",           "log_kernel", "ridge", "sigma",  "dout",        "dvariance", "dlog_determinant",
-    "out",   "variance", "log_determinant", "dquery",     "dkey",  "dvalue", "dlog_kernel", "dridge",    "dsigma"};
+    "query", "key",      "value",           "log_kernel", "ridge", "sigma",  "noise",       "dout",   "dvariance", "dlog_determinant",
+    "out",   "variance", "log_determinant", "dquery",     "dkey",  "dvalue", "dlog_kernel", "dridge", "dsigma",    "dnoise"};
 
 double ridge_before(int64_t i) { return 0.25 * (double)(i % 5) - 0.5; }
 
@@ -44,7 +44,8 @@ static bool read_word(ridge_problem *p, const char *word) {
                {"roomy", &p->roomy},
                {"far", &p->far},
                {"dvariance", &p->dvariance},
-               {"determinant", &p->determinant}};
+               {"determinant", &p->determinant},
+               {"noise", &p->noise}};
   for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
     if (strcmp(word, flags[i].name) == 0) return *flags[i].flag = true;
   const struct {
@@ -145,6 +146,7 @@ void ridge_problem_make(const char *text, ridge_problem *out) {
   }
   if (p->dvariance) fill(p, RIDGE_DVARIANCE, p->batch * p->heads * p->queries, &state, -1, 1);
   if (p->determinant) fill(p, RIDGE_DLOG_DETERMINANT, p->batch * p->heads * p->queries, &state, -1, 1);
+  if (p->noise) fill(p, RIDGE_NOISE, p->batch * p->heads * p->keys, &state, 0.1, 0.6);
   divide(p);
 }
 
@@ -183,6 +185,7 @@ hark_attention_desc ridge_problem_desc(const ridge_problem *p, hark_type type) {
   desc.has_log_kernel = p->kernel || p->shared;
   desc.has_dvariance = p->dvariance;
   desc.has_dlog_determinant = p->determinant;
+  desc.has_noise = p->noise;
   return desc;
 }
 
@@ -268,6 +271,10 @@ static double eliminate(int64_t n, double *a, int64_t columns, double *b) {
   return determinant;
 }
 
+static double noise_of(const ridge_problem *p, int64_t item, int64_t head, int64_t key) {
+  return p->noise ? p->array[RIDGE_NOISE][(item * p->heads + head) * p->keys + key] : 0;
+}
+
 #define MOST_INVERTED 96 /* keys of a system whose trace(M^-1) is computed; it is at most n / lambda */
 
 /* One query of one head. The bound: with M computed as M + E and kappa as kappa + e, |E_ij| <= c u M_ij from exponents and a factorisation
@@ -294,14 +301,17 @@ static void expect_row(const ridge_problem *p, int64_t item, int64_t head, int64
   double *kappa = b + n * columns, trace = 0;
   for (int64_t i = 0; i < n; i++) {
     for (int64_t j = 0; j < n; j++)
-      a[i * n + j] = kernel_of(p, head, keys + seen[i] * d, keys + seen[j] * d, seen[i] - seen[j]) + (i == j ? lambda : 0);
+      a[i * n + j] = kernel_of(p, head, keys + seen[i] * d, keys + seen[j] * d, seen[i] - seen[j]) +
+                     (i == j ? lambda + noise_of(p, item, head, at->first + seen[i]) : 0);
     trace += a[i * n + i];
     kappa[i] = b[i * columns] = kernel_of(p, head, q, keys + seen[i] * d, at->row + at->offset - seen[i]);
     for (int64_t c = 0; c < dv; c++) b[i * columns + 1 + c] = values[seen[i] * dv + c];
     for (int64_t c = 0; c < inverse; c++) b[i * columns + 1 + dv + c] = i == c;
   }
+  double least = INFINITY; /* diagonal entry beside the kernel's */
+  for (int64_t i = 0; i < n; i++) least = fmin(least, lambda + noise_of(p, item, head, at->first + seen[i]));
   out->log_determinant[index] = eliminate(n, a, columns, b);
-  double inverse_trace = inverse > 0 ? 0 : (double)n / lambda;
+  double inverse_trace = inverse > 0 ? 0 : (double)n / least;
   for (int64_t c = 0; c < inverse; c++) inverse_trace += b[c * columns + 1 + dv + c];
   const double own = kernel_of(p, head, q, q, 0), weight = 64 + (double)d + 4 * (double)n;
   double explained = 0, kappa_norm = 0, solved_norm = 0;
@@ -385,6 +395,12 @@ static void place_array(const ridge_problem *p, hark_type type, ridge_array arra
     t->stride[0] = shape[2] * t->stride[2];
     next = shape[0] * t->stride[0];
   }
+  if (array == RIDGE_NOISE && p->layout == 1) { /* [Lk, H, B] with a number between keys */
+    t->stride[0] = 1;
+    t->stride[1] = shape[0];
+    t->stride[2] = shape[0] * shape[1] + 1;
+    next = shape[2] * t->stride[2];
+  }
   run->memory[array] = calloc((size_t)next, hark_type_bytes(type));
   assert_non_null(run->memory[array]);
   t->data = run->memory[array];
@@ -400,8 +416,8 @@ static int64_t element(const hark_tensor *t, int64_t i) {
 }
 
 static const ridge_array gradient_of[] = {
-    [RIDGE_DQUERY] = RIDGE_QUERY,           [RIDGE_DKEY] = RIDGE_KEY,     [RIDGE_DVALUE] = RIDGE_VALUE,
-    [RIDGE_DLOG_KERNEL] = RIDGE_LOG_KERNEL, [RIDGE_DRIDGE] = RIDGE_RIDGE, [RIDGE_DSIGMA] = RIDGE_SIGMA};
+    [RIDGE_DQUERY] = RIDGE_QUERY, [RIDGE_DKEY] = RIDGE_KEY,     [RIDGE_DVALUE] = RIDGE_VALUE, [RIDGE_DLOG_KERNEL] = RIDGE_LOG_KERNEL,
+    [RIDGE_DRIDGE] = RIDGE_RIDGE, [RIDGE_DSIGMA] = RIDGE_SIGMA, [RIDGE_DNOISE] = RIDGE_NOISE};
 
 ridge_array ridge_input_of(ridge_array gradient) { return gradient_of[gradient]; }
 
@@ -414,7 +430,8 @@ int64_t ridge_count_of(const ridge_problem *p, ridge_array array) {
 static void place_all(const ridge_problem *p, hark_type type, place_of_run *run) {
   const int64_t query[] = {p->batch, p->heads, p->queries, p->head_dim}, key[] = {p->batch, p->key_heads, p->keys, p->head_dim};
   const int64_t value[] = {p->batch, p->key_heads, p->keys, p->value_dim}, out[] = {p->batch, p->heads, p->queries, p->value_dim};
-  const int64_t table[] = {p->shared ? 1 : p->heads, p->distances}, vector[] = {p->per_head ? p->heads : 1};
+  const int64_t table[] = {p->shared ? 1 : p->heads, p->distances}, vector[] = {p->per_head ? p->heads : 1},
+                noise[] = {p->batch, p->heads, p->keys};
   const struct {
     int rank;
     const int64_t *shape;
@@ -430,6 +447,8 @@ static void place_all(const ridge_problem *p, hark_type type, place_of_run *run)
                             [RIDGE_DVARIANCE] = {3, query},
                             [RIDGE_LOG_DETERMINANT] = {3, query},
                             [RIDGE_DLOG_DETERMINANT] = {3, query},
+                            [RIDGE_NOISE] = {3, noise},
+                            [RIDGE_DNOISE] = {3, noise},
                             [RIDGE_DQUERY] = {4, query},
                             [RIDGE_DKEY] = {4, key},
                             [RIDGE_DVALUE] = {4, value},
@@ -483,6 +502,7 @@ bool ridge_run_on(const attention_machine *machine, const ridge_problem *p, ridg
                               .log_kernel = run.tensor[RIDGE_LOG_KERNEL],
                               .ridge = run.tensor[RIDGE_RIDGE],
                               .sigma = run.tensor[RIDGE_SIGMA],
+                              .noise = run.tensor[RIDGE_NOISE],
                               .variance = run.tensor[RIDGE_VARIANCE],
                               .log_determinant = run.tensor[RIDGE_LOG_DETERMINANT],
                               .key_lengths = p->lengths ? p->key_lengths : NULL,
@@ -520,6 +540,7 @@ bool ridge_run_on(const attention_machine *machine, const ridge_problem *p, ridg
     args.dlog_kernel = run.tensor[RIDGE_DLOG_KERNEL];
     args.dridge = run.tensor[RIDGE_DRIDGE];
     args.dsigma = run.tensor[RIDGE_DSIGMA];
+    args.dnoise = run.tensor[RIDGE_DNOISE];
     args.accumulate = p->accumulate ? ~0u : 0;
     memset(workspace, 0xff, bytes);
     canary = (unsigned char *)workspace + sizes.backward_workspace;

@@ -8,7 +8,7 @@
  * learned (one of each for all heads), power (lambda = c L^0.75), mask (by key), perhead (the mask differs by head), lengths, ragged,
  * segments, offset=N, layout=0|1, accumulate, ridge=X, equal (every key twice), far (queries and keys a
  * thousand sigmas from the origin), roomy (a plan for more), dvariance, determinant (gradients by the
- * variance and by the log-determinant), seed=N, threads=N.
+ * variance and by the log-determinant), noise (of each key), seed=N, threads=N.
  */
 #ifndef HARK_TESTS_ATTENTION_KERNEL_RIDGE_CASE_H
 #define HARK_TESTS_ATTENTION_KERNEL_RIDGE_CASE_H
@@ -29,6 +29,7 @@ typedef enum ridge_array {
   RIDGE_LOG_KERNEL,
   RIDGE_RIDGE,
   RIDGE_SIGMA,
+  RIDGE_NOISE,
   RIDGE_DOUT,
   RIDGE_DVARIANCE,
   RIDGE_DLOG_DETERMINANT,
@@ -41,6 +42,7 @@ typedef enum ridge_array {
   RIDGE_DLOG_KERNEL,
   RIDGE_DRIDGE,
   RIDGE_DSIGMA,
+  RIDGE_DNOISE,
   RIDGE_ARRAYS
 } ridge_array;
 
@@ -50,7 +52,7 @@ typedef struct ridge_problem {
   char text[ATTENTION_CASE_BYTES];
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, offset, layout, seed, threads, distances, sequences;
   bool causal, rbf, unit, bound, kernel, shared, per_head, learned, power, mask, mask_heads, lengths, ragged, segments, has_offset,
-      accumulate, equal, roomy, far, dvariance, determinant;
+      accumulate, equal, roomy, far, dvariance, determinant, noise;
   double ridge, sigma, scale;
   double *array[RIDGE_ARRAYS]; /* inputs, NULL where absent; all of them f32 numbers */
   int64_t count[RIDGE_ARRAYS];

@@ -52,6 +52,13 @@ static const char *const forward_cases[] = {
     "cme:B1,H2,L70,D6,causal,rbf,far",
     "cme:B2,H2,L30,D6,rbf,far,kernel,mask",
     "cme:B1,H2,L90,D5,rbf,far,ragged",
+    "cme:B2,H4,K2,L17,D5,V3,causal,rbf,kernel,noise",
+    "cme:B2,H2,L9,S13,D4,rbf,noise,ridge=0",
+    "cme:B1,H2,L66,D6,noise,causal,ridge=0",
+    "cme:B2,H2,L20,D6,mask,perhead,noise,heads",
+    "cme:B2,H3,L19,D4,segments,noise,layout=1",
+    "cme:B1,H2,L15,S12,D4,ragged,noise,rbf",
+    "cme:B1,H2,L70,D7,unit,noise",
 };
 
 /* Gradients by differences: every option, small. */
@@ -106,6 +113,20 @@ static const char *const gradient_cases[] = {
     "cme:B1,H1,L9,D3,segments,learned,shared,determinant",
     "cme:B1,H2,L6,D3,unit,heads,determinant,causal",
     "cme:B1,H2,L6,D3,bound,heads,kernel,determinant",
+    "cme:B1,H1,L1,D2,heads,noise",
+    "cme:B1,H2,L5,D3,V2,heads,rbf,causal,kernel,noise,dvariance,determinant",
+    "cme:B1,H2,L5,D3,V2,noise,accumulate",
+    "cme:B1,H2,L5,D3,V2,rbf,noise,ridge=0,determinant",
+    "cme:B1,H2,L6,D3,causal,noise,ridge=0,dvariance",
+    "cme:B2,H4,K2,L4,D2,learned,shared,noise,layout=1,accumulate",
+    "cme:B2,H2,L6,D3,heads,power,mask,rbf,noise,determinant",
+    "cme:B1,H1,L4,S7,D3,heads,rbf,kernel,noise,dvariance",
+    "cme:B1,H1,L5,S5,D3,heads,offset=-2,causal,kernel,noise",
+    "cme:B2,H1,L6,D3,lengths,learned,noise,kernel",
+    "cme:B1,H1,L9,S9,D3,ragged,learned,rbf,causal,noise",
+    "cme:B1,H1,L9,D3,segments,learned,noise,accumulate",
+    "cme:B1,H2,L6,D3,unit,heads,noise,causal,dvariance",
+    "cme:B1,H2,L6,D3,bound,heads,kernel,noise,determinant",
 };
 
 /* f32 gradients against f64: sizes around tiles. */
@@ -155,6 +176,14 @@ static const char *const f32_cases[] = {
     "cme:B1,H2,L100,D8,bound,heads,kernel,determinant",
     "cme:B1,H1,L80,S70,D8,causal,offset=-30,learned,determinant",
     "cme:B2,H2,L90,D6,rbf,far,learned,mask,kernel,determinant",
+    "cme:B1,H2,L65,D16,V8,causal,rbf,heads,kernel,noise,determinant,dvariance",
+    "cme:B1,H2,L130,D8,V8,learned,rbf,kernel,accumulate,noise",
+    "cme:B2,H2,L90,S75,D8,causal,heads,rbf,mask,layout=1,noise",
+    "cme:B2,H2,L75,S140,D8,heads,shared,lengths,noise",
+    "cme:B1,H1,L150,S140,D8,ragged,learned,kernel,rbf,causal,noise",
+    "cme:B2,H1,L140,D8,segments,learned,kernel,roomy,noise,determinant",
+    "cme:B1,H1,L300,D4,V3,rbf,learned,noise,threads=4",
+    "cme:B1,H2,L100,D8,bound,heads,kernel,noise",
 };
 
 static int compare(const attention_machine *machine, const ridge_problem *p, const char *name, const double *have, const double *want,
@@ -216,8 +245,9 @@ static double loss(const ridge_problem *p) {
   return sum;
 }
 
-static const ridge_array pairs[][2] = {{RIDGE_QUERY, RIDGE_DQUERY},           {RIDGE_KEY, RIDGE_DKEY},     {RIDGE_VALUE, RIDGE_DVALUE},
-                                       {RIDGE_LOG_KERNEL, RIDGE_DLOG_KERNEL}, {RIDGE_RIDGE, RIDGE_DRIDGE}, {RIDGE_SIGMA, RIDGE_DSIGMA}};
+static const ridge_array pairs[][2] = {
+    {RIDGE_QUERY, RIDGE_DQUERY}, {RIDGE_KEY, RIDGE_DKEY},     {RIDGE_VALUE, RIDGE_DVALUE}, {RIDGE_LOG_KERNEL, RIDGE_DLOG_KERNEL},
+    {RIDGE_RIDGE, RIDGE_DRIDGE}, {RIDGE_SIGMA, RIDGE_DSIGMA}, {RIDGE_NOISE, RIDGE_DNOISE}};
 
 static int check_gradient(const char *text) {
   ridge_problem p;
@@ -261,7 +291,8 @@ static int check_f32(const char *text) {
   ridge_problem_make(text, &p);
   ridge_run_on(ATTENTION_ORACLE, &p, &want);
   if (want.status != HARK_OK) fail_msg("%s: %s", text, want.message);
-  const double condition = (double)p.keys * (p.rbf ? 1.2 : exp(p.unit || p.bound ? 0.0 : 3.0)) / (0.5 * p.ridge);
+  const double condition = (double)p.keys * (p.rbf ? 1.2 : exp(p.unit || p.bound ? 0.0 : 3.0)) /
+                           (p.ridge > 0 ? 0.5 * p.ridge : 0.1); /* the noise is at least 0.1 */
   for (int m = 0; m < attention_machine_count; m++) {
     ridge_results have;
     if (attention_machines[m].type != HARK_F32 || !ridge_run_on(&attention_machines[m], &p, &have)) continue;

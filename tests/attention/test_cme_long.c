@@ -128,7 +128,8 @@ static void test_threads(void **state) {
       assert_true(ridge_run_on(&attention_machines[m], &p, &three));
       assert_int_equal(one.status, HARK_OK);
       for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++)
-        if (one.array[a] != NULL) assert_memory_equal(one.array[a], three.array[a], (size_t)ridge_count_of(&p, (ridge_array)a) * sizeof(double));
+        if (one.array[a] != NULL)
+          assert_memory_equal(one.array[a], three.array[a], (size_t)ridge_count_of(&p, (ridge_array)a) * sizeof(double));
       ridge_results_free(&one);
       ridge_results_free(&three);
     }

@@ -221,7 +221,9 @@ static void test_threads(void **state) {
                                       "cme:B1,H1,L200,S260,D4,V3,rbf,learned,kernel,mask,dvariance",
                                       "cme:B2,H4,K2,L70,D8,learned,dvariance",
                                       "cme:B1,H1,L300,D4,V3,causal,rbf,learned,kernel,determinant",
-                                      "cme:B1,H1,L260,D4,V3,learned,determinant,dvariance"};
+                                      "cme:B1,H1,L260,D4,V3,learned,determinant,dvariance",
+                                      "cme:B1,H2,L200,D4,V3,learned,noise,causal",
+                                      "cme:B2,H4,K2,L70,D8,rbf,noise,ridge=0"};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       ridge_problem p;
@@ -329,6 +331,69 @@ static void test_no_keys(void **state) {
     }
     ridge_problem_free(&p);
   }
+}
+
+/* Noise of zeros has the bits of no noise, the same noise of all keys those of a larger ridge; of a masked key it is not read. */
+static void test_noise(void **state) {
+  (void)state;
+  static const char *const cases[][2] = {{"cme:B2,H4,K2,L70,D8,causal,rbf,ridge=0.5", "cme:B2,H4,K2,L70,D8,causal,rbf,ridge=0.5,noise"},
+                                         {"cme:B1,H2,L75,D8,mask,ridge=0.5", "cme:B1,H2,L75,D8,mask,ridge=0.25,noise"},
+                                         {"cme:B1,H2,L70,D8,unit,ridge=0.5", "cme:B1,H2,L70,D8,unit,ridge=0,noise"}};
+  for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+    for (int m = 0; m < attention_machine_count; m++) {
+      ridge_problem p, noisy;
+      ridge_results want, have;
+      ridge_problem_make(cases[k][0], &p);
+      ridge_problem_make(cases[k][1], &noisy);
+      for (int64_t i = 0; i < noisy.count[RIDGE_NOISE]; i++) {
+        const bool hidden = p.mask && p.hidden[i / (p.heads * p.keys) * p.keys + i % p.keys] == 0;
+        noisy.array[RIDGE_NOISE][i] = hidden ? NAN : p.ridge - noisy.ridge;
+      }
+      memcpy(noisy.array[RIDGE_DOUT], p.array[RIDGE_DOUT], (size_t)p.count[RIDGE_DOUT] * sizeof(double));
+      if (ridge_run_on(&attention_machines[m], &p, &want)) {
+        assert_true(ridge_run_on(&attention_machines[m], &noisy, &have));
+        if (have.status != HARK_OK) fail_msg("'%s' on %s: %s", noisy.text, attention_machines[m].name, have.message);
+        for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++)
+          for (int64_t i = 0; want.array[a] != NULL && i < ridge_count_of(&p, (ridge_array)a); i++) {
+            if (k == 0) expect_bits(ridge_array_names[a], &p, &attention_machines[m], have.array[a][i], want.array[a][i]);
+            if (!(fabs(have.array[a][i] - want.array[a][i]) <= 1e-3 * (1 + fabs(want.array[a][i]))))
+              fail_msg("'%s' on %s: %s[%d] is %.9g, expected %.9g", noisy.text, attention_machines[m].name, ridge_array_names[a], (int)i,
+                       have.array[a][i], want.array[a][i]);
+          }
+        for (int64_t i = 0; p.mask && i < noisy.count[RIDGE_NOISE]; i++)
+          if (isnan(noisy.array[RIDGE_NOISE][i])) assert_true(have.array[RIDGE_DNOISE][i] == 0);
+        ridge_results_free(&want);
+        ridge_results_free(&have);
+      }
+      ridge_problem_free(&p);
+      ridge_problem_free(&noisy);
+    }
+}
+
+/* Noise that is no number from 0, and a ridge and noise of 0, are refused with item, head and row. */
+static void test_wrong_noise(void **state) {
+  (void)state;
+  static const struct {
+    double ridge, noise;
+    const char *text;
+  } cases[] = {{1, -0.5, "item 1, head 0: the noise of key row 66 is -0.5, expected a number from 0"},
+               {1, NAN, "item 1, head 0: the noise of key row 66 is nan, expected a number from 0"},
+               {1, INFINITY, "item 1, head 0: the noise of key row 66 is inf, expected a number from 0"},
+               {0, 0, "item 1, head 0: ridge and noise of key row 66 are 0, expected one of them above 0"}};
+  for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+    for (int m = 0; m < attention_machine_count; m++) {
+      ridge_problem p;
+      ridge_results r;
+      ridge_problem_make("cme:B2,H2,L70,D4,noise", &p);
+      p.ridge = cases[k].ridge;
+      p.array[RIDGE_NOISE][2 * 70 + 66] = cases[k].noise;
+      if (ridge_run_on(&attention_machines[m], &p, &r)) {
+        assert_int_equal(r.status, HARK_INVALID_ARGUMENT);
+        if (strstr(r.message, cases[k].text) == NULL) fail_msg("%s: \"%s\"", attention_machines[m].name, r.message);
+        ridge_results_free(&r);
+      }
+      ridge_problem_free(&p);
+    }
 }
 
 /* Keys that no query sees are not factorised: duplicates among them mend nothing. */
@@ -514,6 +579,10 @@ static void test_refused_descriptors(void **state) {
   WRONG("has_dvariance is 2, expected 0 or 1", d.has_dvariance = 2);
   WRONG("has_dvariance is 1 with normalisation softmax, expected 0",
         (d.normalisation = HARK_NORMALISATION_SOFTMAX, d.ridge = 0, d.has_dvariance = 1));
+  WRONG("has_noise is 7, expected 0 or 1", d.has_noise = 7);
+  WRONG("has_noise is 1 with normalisation softmax, expected 0",
+        (d.normalisation = HARK_NORMALISATION_SOFTMAX, d.ridge = 0, d.has_noise = 1));
+  WRONG("ridge is -1 with normalisation cme, expected a finite number from 0", (d.ridge = -1, d.has_noise = 1));
   WRONG("has_dlog_determinant is -1, expected 0 or 1", d.has_dlog_determinant = -1);
   WRONG("has_dlog_determinant is 1 with normalisation softmax, expected 0",
         (d.normalisation = HARK_NORMALISATION_SOFTMAX, d.ridge = 0, d.has_dlog_determinant = 1));
@@ -680,7 +749,8 @@ static void test_memory(void **state) {
 static void test_measured_memory(void **state) {
   (void)state;
   static const char *const cases[] = {"cme:B1,H2,L512,D16,V24,rbf,threads=1", "cme:B1,H2,L512,D16,V24,rbf,causal,kernel,threads=1",
-                                      "cme:B1,H2,L512,D16,V24,rbf,dvariance,threads=1", "cme:B1,H2,L512,D16,V24,determinant,threads=1"};
+                                      "cme:B1,H2,L512,D16,V24,rbf,dvariance,threads=1", "cme:B1,H2,L512,D16,V24,determinant,threads=1",
+                                      "cme:B1,H2,L512,D16,V24,causal,noise,threads=1"};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       ridge_problem p;
@@ -709,6 +779,8 @@ int main(void) {
       cmocka_unit_test(test_threads),
       cmocka_unit_test(test_hidden_keys),
       cmocka_unit_test(test_no_keys),
+      cmocka_unit_test(test_noise),
+      cmocka_unit_test(test_wrong_noise),
       cmocka_unit_test(test_unseen_keys),
       cmocka_unit_test(test_wrong_numbers),
       cmocka_unit_test(test_first_wrong_row),

@@ -6,7 +6,7 @@
  *     dV_i        += a_i dy_n
  *     dkappa(k_i, q_n) = db_i
  *     dM          += -(a db^T + db a^T) / 2        in the leading p x p part
- *     dlambda      = trace dM;   amounts added to pivots are constants
+ *     dlambda      = trace dM;   dnoise_i = dM_ii;   amounts added to pivots are constants
  *     var_n = kappa(q_n, q_n) - b^T M_p^-1 b, with dvar:   dkappa(q_n, q_n) = dvar,  db -= 2 dvar a,  dM += dvar a a^T
  *     logdet_n = 2 sum over i < p of log R_ii, with g_i the sum of dlogdet over the rows with p > i:   dM += R^-T diag(g) R^-1
  *     kappa = exp(s) G:  ds = dkappa kappa,  dlogG[|p - i|] += ds
@@ -125,6 +125,7 @@ static void matrix_gradients(const ridge_head *h, const double *dmatrix, double 
   double trace = 0;
   for (int64_t i = 0; i < m; i++) {
     trace += dmatrix[i * m + i];
+    hark_ridge_give_noise(h->at.args, h->at.sequence, h->at.head, h->place[i], &h->is, dmatrix[i * m + i]);
     for (int64_t j = 0; j <= i; j++)
       kernel_gradient(h, (i == j ? 1 : 2) * dmatrix[i * m + j], h->key + i * d, h->key + j * d, h->place[i] - h->place[j], dkeys + i * d,
                       dkeys + j * d, partial);

@@ -10,7 +10,7 @@
  *     dM += U^-1 diag(g) U'^-1, for 64 keys at a time: w = U^-1 of their unit vectors, db = - w diag(g),  -2 dM += w db' + db w'
  * Then, with s the exponent of kappa = exp(s) and ds = dkappa kappa,
  *     exp: dq = scale sum ds k, dk = scale sum ds q;   rbf: dq = scale sum ds (k - q), dk = scale sum ds (q - k),  scale = 1 / sigma^2
- *     dlogG[t] = sum of ds at distance t;   dlambda = trace dM;   dsigma = -(<q, dq> + <k, dk>) / sigma, s being of degree -2 in sigma and
+ *     dlogG[t] = sum of ds at distance t;   dlambda = trace dM;   dnoise = diagonal of dM;   dsigma = -(<q, dq> + <k, dk>) / sigma, s being of degree -2 in sigma and
  *     of degree 2 in (q, k);   unit: dx0 = (dx - x (x . dx)) / |x0|
  * Pieces of work are key heads over slices of sequences (ridge_terms.h): every element is written by one piece, in one order.
  * Cost: causal, in addition to the forward's factor and panel: 2 p^2 multiply-adds for a query that sees p keys. Sources: kernel-ridge.md.
@@ -533,6 +533,8 @@ static double matrix_gradients(const ridge_tiles *h, double *partial) {
   run_all(h, h->tiles, matrix_column, &at);
   run_all(h, h->tiles, matrix_keys, &at);
   for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) trace -= 0.5 * (double)h->reciprocal[i]; /* half of the diagonal of 2 dM */
+  for (int64_t i = 0; i < h->keys; i++)
+    if (h->seen[i] != 0) hark_ridge_give_noise(h->run->args, h->sequence, h->head, i, &h->is, -0.5 * (double)h->reciprocal[i]);
   for (int64_t j = 0; j < h->tiles && h->desc->has_log_kernel; j++)
     for (int64_t i = 0; i <= j; i++)
       pass_distances(h, h->factor + ridge_tile(h, i, j), (j - i) * HARK_RIDGE_TILE, i == j ? 0.5 : 1, partial);

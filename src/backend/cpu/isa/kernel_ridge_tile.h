@@ -1,6 +1,6 @@
 /* kernel_ridge_tile.h - one head of one sequence of kernel ridge attention in tiles: its memory, its kernels, its factor.
  *
- *     M = kappa(K, K) + lambda I = U'U,   X = U'^-1 V
+ *     M = kappa(K, K) + lambda I + diag(noise) = U'U,   X = U'^-1 V
  *
  * Keys are padded to whole tiles. A padded or masked key is a row of zeros whose kernels are zero and whose diagonal entry is one: it has
  * no effect. Tiles of kernels are [keys][lanes]; lanes are keys or queries. Legend: n keys, padded to `tiles` tiles; d head_dim, dv
@@ -61,6 +61,7 @@ typedef struct ridge_tiles {
 
   float *factor, *reciprocal;  /* upper tiles; 1 / diagonal */
   float *key_rows, *key_lanes; /* [n][dp]; scale2 times that, per tile [d][64]; likewise queries */
+  float *added;                /* [n]: lambda and the key's noise; NULL without noise */
   float *key_squares, *seen;   /* [n]: scale2 / 2 |k|^2 with rbf; 1 or 0 */
   float *centre;               /* [dp]: the first visible key, which has been subtracted from keys and queries */
   bool splits;                 /* only from those that are nearer to it than to zero */
