@@ -91,8 +91,8 @@ def test_operator():
     """The record that other frameworks differentiate: hark.op, hark.torch.op, hark.jax.op."""
     query, key, value = tensors()
     noise = RANDOM.uniform(0.1, 1, (BATCH, HEADS, KEYS))
-    desc = dict(batch=BATCH, heads=HEADS, query_length=QUERIES, key_length=KEYS, head_dim=WIDTH, value_dim=2, normalisation=1, kernel=1)
-    desc.update(sigma=SIGMA, ridge=RIDGE, has_noise=1, has_dvariance=1, has_dlog_determinant=1)
+    desc = dict(batch=BATCH, heads=HEADS, query_length=QUERIES, key_length=KEYS, head_dim=WIDTH, value_dim=2, normalisation="cme")
+    desc.update(kernel="rbf", sigma=SIGMA, ridge=RIDGE, has_noise=1, has_dvariance=1, has_dlog_determinant=1)
     rows = [numpy.ascontiguousarray(x.transpose(0, 2, 1, 3)).reshape(BATCH, x.shape[2], -1) for x in (query, key, value)]
     out, variance, determinant = hark.op("kernel_ridge_posterior")(*rows, None, None, None, noise, desc=desc)
     expected = closed_form(query, key, value, noise)

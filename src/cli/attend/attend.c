@@ -30,7 +30,9 @@ static const hark_option options[] = {
     {"sigma", "sigma", HARK_OPTION_FLOAT, AT(sigma), "0", "[0, inf)", NULL, NULL, "sigma in exp(-|q - k|^2 / (2 sigma^2)), above 0",
      "kernel rbf"},
     {"ridge", "ridge", HARK_OPTION_FLOAT, AT(ridge), "0", "[0, inf)", NULL, NULL,
-     "c above 0 in the ridge lambda = c n^P, where P is --ridge-power and n the number of keys that are not masked", CME},
+     "c above 0 (with tensor noise, from 0) in the ridge lambda = c n^P, where P is --ridge-power and n the number of keys that are not "
+     "masked",
+     CME},
     {"ridge-power", "ridge-power", HARK_OPTION_FLOAT, AT(ridge_power), "0", "[0, 1]", NULL, "P",
      "P in the ridge lambda = c n^P; 0: lambda = c; not with --causal", CME},
     {"bound", "bound", HARK_OPTION_FLOAT, AT(bound), "0", "[0, inf)", NULL, "C",
