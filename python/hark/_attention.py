@@ -26,7 +26,10 @@ INPUTS = (
     "contextual",
 )
 # noise is an input of hark.posterior alone, after those of INPUTS
-GRADIENTS = ("query", "key", "value", "attention_bias", "log_kernel", "forget", "hierarchical_bias", "ridge", "sigma", "contextual", "noise")
+GRADIENTS = (
+    *("query", "key", "value", "attention_bias", "log_kernel", "forget", "hierarchical_bias", "ridge", "sigma"),
+    *("contextual", "noise"),
+)
 STATISTICS = ("variance", "log_determinant")
 RANKS = dict(zip(INPUTS, (4, 4, 4, 4, 4, 2, 3, 2, 2, 1, 1, 3)))  # numbers of dimensions
 _BYTES = ("mask", "query_mask")

@@ -79,8 +79,8 @@ hark_attention_desc ridge_problem_desc(const ridge_problem *problem, hark_type t
 bool ridge_run_on(const attention_machine *machine, const ridge_problem *problem, ridge_results *out);
 void ridge_results_free(ridge_results *results);
 
-/* out, variance and log_determinant from the definition: for every query the system of the keys that it sees, by elimination with pivoting. bound: how far a
- * result may be away in units of the roundoff. */
+/* out, variance and log_determinant from the definition: for every query the system of the keys that it sees, by elimination with pivoting.
+ * bound: how far a result may be away in units of the roundoff. */
 typedef struct ridge_expected {
   double *out, *variance, *log_determinant, *out_bound, *variance_bound, *log_determinant_bound;
 } ridge_expected;
