@@ -282,8 +282,8 @@ static void test_hidden_keys(void **state) {
     }
 }
 
-/* A query that sees no key has zeros in out and log_determinant, and the prior's variance kappa(q, q) G(0), whichever way the keys are taken
- * from it: by lengths, an empty ragged sequence, a mask, or its position; a row of no sequence has zero in all. */
+/* A query that sees no key has zeros in out and log_determinant, and the prior's variance kappa(q, q) G(0), whichever way the keys are
+ * taken from it: by lengths, an empty ragged sequence, a mask, or its position; a row of no sequence has zero in all. */
 static void test_no_keys(void **state) {
   (void)state;
   static const char *const cases[] = {"cme:B3,H2,L11,D4,lengths,kernel",         "cme:B3,H2,L11,D4,lengths,rbf,heads,kernel",
