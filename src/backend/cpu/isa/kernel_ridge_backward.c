@@ -10,8 +10,8 @@
  *     dM += U^-1 diag(g) U'^-1, for 64 keys at a time: w = U^-1 of their unit vectors, db = - w diag(g),  -2 dM += w db' + db w'
  * Then, with s the exponent of kappa = exp(s) and ds = dkappa kappa,
  *     exp: dq = scale sum ds k, dk = scale sum ds q;   rbf: dq = scale sum ds (k - q), dk = scale sum ds (q - k),  scale = 1 / sigma^2
- *     dlogG[t] = sum of ds at distance t;   dlambda = trace dM;   dnoise = diagonal of dM;   dsigma = -(<q, dq> + <k, dk>) / sigma, s being of
- *     degree -2 in sigma and of degree 2 in (q, k);   unit: dx0 = (dx - x (x . dx)) / |x0|
+ *     dlogG[t] = sum of ds at distance t;   dlambda = trace dM;   dnoise = diagonal of dM;   dsigma = -(<q, dq> + <k, dk>) / sigma, s being
+ *     of degree -2 in sigma and of degree 2 in (q, k);   unit: dx0 = (dx - x (x . dx)) / |x0|
  * Pieces of work are key heads over slices of sequences (ridge_terms.h): every element is written by one piece, in one order.
  * Cost: causal, in addition to the forward's factor and panel: 2 p^2 multiply-adds for a query that sees p keys. Sources: kernel-ridge.md.
  */
