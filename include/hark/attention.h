@@ -288,18 +288,18 @@ typedef struct hark_attention_args {
   hark_tensor contextual;
   hark_tensor dcontextual; /* backward: shape of contextual; a first stride of 0 requests the sum over heads */
 
-  /* CME, backward, with has_dvariance: [B, H, Lq] contiguous, the gradient by variance, which adds to dquery, dkey, dlog_kernel, dridge and
-   * dsigma; absent: 0. With it dout may be absent, which then is 0 too, and out with it. The forward need not have computed the variance. */
+  /* CME, backward, with has_dvariance: [B, H, Lq] contiguous, the gradient by variance, which adds to dquery, dkey, dlog_kernel, dridge,
+   * dsigma; absent: 0. Then dout may be absent, which is 0 too, and out with it. The forward need not have computed the variance. */
   hark_tensor dvariance;
 
-  /* CME, optional: [B, H, Lq] contiguous: log det (kappa(K,K) + lambda I) over the keys that the query sees, so that without causal all rows
-   * of a sequence and head are equal; 0 for a query that sees none, and for a row of no sequence. Raised pivots count as raised. */
+  /* CME, optional: [B, H, Lq] contiguous: log det (kappa(K,K) + lambda I) over the keys that the query sees. Without causal, all rows of a
+   * sequence and head are equal. 0 for a query that sees none, and for a row of no sequence. Raised pivots count as raised. */
   hark_tensor log_determinant;
   hark_tensor dlog_determinant; /* backward, with has_dlog_determinant: as dvariance, the gradient by log_determinant */
 
-  /* CME, with has_noise: [B, H, Lk] in any strides, finite numbers from 0. The noise of each key is added to lambda in its diagonal entry of
-   * kappa(K,K) + lambda I, before pivots are checked: for values that are not equally certain. Of masked keys it is not read. The ridge may
-   * be 0 if the noise of every visible key is above 0; HARK_INVALID_ARGUMENT where both are 0, and for other numbers. */
+  /* CME, with has_noise: [B, H, Lk] in any strides, finite numbers from 0. The noise of a key is added to lambda in its diagonal entry of
+   * kappa(K,K) + lambda I, before pivots are checked: for values that are not equally certain. Of masked keys it is not read. The ridge
+   * may be 0 if the noise of every visible key is above 0; HARK_INVALID_ARGUMENT where both are 0, and for other numbers. */
   hark_tensor noise;
   hark_tensor dnoise; /* backward: shape of noise */
 } hark_attention_args;

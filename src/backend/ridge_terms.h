@@ -70,8 +70,8 @@ bool hark_ridge_read(const hark_attention_call *run, int64_t head, int64_t keys,
 
 /* The noise of a key of the sequence; 0 without noise. */
 double hark_ridge_noise(const hark_attention_args *args, const hark_attention_sequence *sequence, int64_t head, int64_t key);
-/* *out <- what a key's diagonal entry of kappa(K, K) is raised by: lambda and the key's noise, relative to the shifted kernel. False, with a
- * record of the row, if the noise is out of range or both are 0. */
+/* *out <- what is added to a key's diagonal entry of kappa(K, K): lambda and the key's noise, relative to the shifted kernel. False, with
+ * a record of the row, if the noise is out of range or both are 0. */
 bool hark_ridge_added(const hark_ridge_parameters *is, hark_type type, double noise, int64_t system, int64_t row,
                       struct hark_ridge_record *record, double *out);
 /* Adds to an element of dnoise, if it is requested: ddiagonal is the gradient of the key's diagonal entry. */

@@ -4,8 +4,8 @@
  *     M = kappa(K, K) + lambda I + diag(noise) over the keys that query n sees
  *     out_n = V^T M^-1 kappa(K, q_n),  variance_n = kappa(q_n, q_n) - kappa(q_n, K) M^-1 kappa(K, q_n),  log_determinant_n = log det M
  *
- * query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B, Lq, H*dv], variance and log_determinant [B, H, Lq]. Its functions
- * are in ridge_call.c. Mathematics: docs/mathematics/kernel-ridge.md.
+ * query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B, Lq, H*dv], variance and log_determinant [B, H, Lq]. Functions:
+ * ridge_call.c. Mathematics: docs/mathematics/kernel-ridge.md.
  */
 #include "ops/ridge_call.h"
 

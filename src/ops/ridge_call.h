@@ -1,4 +1,4 @@
-/* ridge_call.h - the shared part of the records of kernel ridge (CME) attention: kernel_ridge, and kernel_ridge_posterior with its statistics
+/* ridge_call.h - the shared part of the records of kernel ridge (CME) attention: kernel_ridge, and kernel_ridge_posterior with statistics
  * of rows. Mathematics: docs/mathematics/kernel-ridge.md.
  */
 #ifndef HARK_OPS_RIDGE_CALL_H

@@ -6,8 +6,8 @@
  *     logdet_n = 2 sum over i < p of log R_ii
  *
  * M = kappa(K, K) + lambda I + diag(noise) = R R^T and U = R^-1 V. p is the number of visible keys that row n sees. The leading p rows of R
- * factorise the leading p x p part of M, so this is V_p^T M_p^-1 kappa(K_p, q_n) for every p at once, causal or not. K contains only visible
- * keys, at their positions: not masked ones, nor with causality those after the last query. Legend: m visible keys, d head_dim, dv
+ * factorise the leading p x p part of M, so this is V_p^T M_p^-1 kappa(K_p, q_n) for every p at once, causal or not. K contains only
+ * visible keys, at their positions: not masked ones, nor with causality those after the last query. Legend: m visible keys, d head_dim, dv
  * value_dim. Cost: m^3 / 6 + Lq m^2 / 2 per head; scratch: m (m + d + 2 dv + 8) doubles per worker. Source: paper X (exchangeability)
  * equations 4.3 to 4.8, A.5 and B.1; the causal identity: docs/mathematics/kernel-ridge.md.
  */
