@@ -86,6 +86,9 @@ class AttentionDesc(c.Structure):
         ("contextual_positions", i64),
         ("directed_kernel", i64),
         ("grid_columns", i64),
+        ("has_dvariance", i64),
+        ("has_dlog_determinant", i64),
+        ("has_noise", i64),
     ]
 
 
@@ -138,6 +141,11 @@ class AttentionArgs(c.Structure):
         ("report", pointer),
         ("contextual", Tensor),
         ("dcontextual", Tensor),
+        ("dvariance", Tensor),
+        ("log_determinant", Tensor),
+        ("dlog_determinant", Tensor),
+        ("noise", Tensor),
+        ("dnoise", Tensor),
     ]
 
 

@@ -220,6 +220,7 @@ static void print_ridge(text_buffer *buffer, const hark_attention_desc *desc) {
   else
     append_number(buffer, ", ridge ", desc->ridge);
   if (desc->ridge_power != 0) append_number(buffer, " x keys^", desc->ridge_power);
+  if (desc->has_noise != 0) append(buffer, ", noise");
 }
 
 int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_t size) {

@@ -30,6 +30,8 @@ static bool is_cme(const hark_attend_values *v, const hark_attend_tensors *t) {
   return v->normalisation == HARK_ATTEND_CME;
 }
 
+static bool is_not_cme(const hark_attend_values *v, const hark_attend_tensors *t) { return !is_cme(v, t); }
+
 static bool is_not_softmax(const hark_attend_values *v, const hark_attend_tensors *t) {
   (void)t;
   return v->normalisation != HARK_ATTEND_SOFTMAX;
@@ -105,6 +107,9 @@ static const need needs[] = {
     {"forget", is_hierarchical, USAGE, "cannot be used with --structure hierarchical: gates differ inside a cell"},
     {"forget", is_cme, USAGE, "cannot be used with --normalisation cme: a kernel with gates is not symmetric"},
     {"forget", is_not_causal, USAGE, "needs --causal: gates are summed from a key up to a later query"},
+    {"noise", is_not_cme, USAGE, "needs --normalisation cme"},
+    {"dvariance", is_not_cme, USAGE, "needs --normalisation cme"},
+    {"dlog_determinant", is_not_cme, USAGE, "needs --normalisation cme"},
     {"contextual", has_odd_positions, INPUT, "has too few or too many positions, expected shape [H or 1, N, d] with N from 2 to 2^20"},
     {"contextual", is_hierarchical, USAGE, "cannot be used with --structure hierarchical: its keys are cells, and positions count tokens"},
     {"contextual", is_not_softmax, USAGE, "needs --normalisation softmax"},
@@ -135,6 +140,9 @@ static bool is_given(const hark_attend_tensors *t, const char *name) {
                  {"attention_bias", t->bias.type != HARK_NONE},
                  {"forget", t->forget.type != HARK_NONE},
                  {"contextual", t->contextual.type != HARK_NONE},
+                 {"noise", t->noise.type != HARK_NONE},
+                 {"dvariance", t->dvariance.type != HARK_NONE},
+                 {"dlog_determinant", t->dlog_determinant.type != HARK_NONE},
                  {"mask", t->mask.type != HARK_NONE},
                  {"log_kernel", t->log_kernel.type != HARK_NONE},
                  {"rotary_rates", t->rotary_rates.type != HARK_NONE},
