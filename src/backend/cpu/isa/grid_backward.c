@@ -20,6 +20,8 @@ typedef struct backward_work {
   float *weights, *products; /* P and g.v, then M P and scale dS: [keys of a chunk][lanes] */
   float *kept;               /* dropout's factors, of the same shape */
   float start[HARK_TILE_QUERIES], mean_gradient[HARK_TILE_QUERIES];
+  float fine[HARK_TILE_QUERIES]; /* 1 of lanes whose logits are float64, otherwise 0 */
+  bool any_fine;
 } backward_work;
 
 size_t HARK_ISA(hark_grid_backward_floats)(const hark_attention_desc *desc) {
@@ -54,11 +56,33 @@ static void begin_tile(backward_work *work, int key_level) {
   hark_pack_transposed(tree->query + row * call->head_pad, call->head_pad, tile->count, call->head_dim, call->scale * HARK_LOG2_E,
                        work->queries);
   hark_pack_transposed(tree->g + row * call->value_pad, call->value_pad, tile->count, call->value_dim, 1.0f, work->g);
+  work->any_fine = false;
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
-    work->start[lane] = lane < tile->count ? -tree->least[row + lane] : -INFINITY;
+    const bool fine = lane < tile->count && hark_grid_is_fine(tree->least[row + lane]);
+    work->start[lane] = fine ? 0.0f : lane < tile->count ? -tree->least[row + lane] : -INFINITY; /* weights of fine lanes are replaced */
+    work->fine[lane] = fine ? 1.0f : 0.0f;
+    work->any_fine = work->any_fine || fine;
     work->mean_gradient[lane] = lane < tile->count ? tree->mean_gradient[row + lane] : 0.0f;
   }
   begin_queries(tile, key_level);
+}
+
+/* P of fine lanes and one key. */
+static void fine_weights(const backward_work *work, int64_t key, float *weights) {
+  const hark_grid_tile *tile = work->tile;
+  const hark_grid_tree *tree = tile->tree;
+  float logits[HARK_TILE_QUERIES] = {0};
+  for (int lane = 0; lane < tile->count; lane++) {
+    const int64_t row = hark_grid_row(tile) + lane;
+    if (work->fine[lane] == 0.0f) continue;
+    const hark_grid_sum least = hark_grid_sum_of(tree, row);
+    logits[lane] = (float)((hark_grid_exact_logit(tree, row, key) - least.top) - (double)least.log_sum);
+  }
+  for (int lane = 0; lane < tile->count; lane += HARK_LANES) {
+    const vm fine = vf_equal(vf_load(work->fine + lane), vf_set(1.0f));
+    const vf weight = vf_exp2(vf_not_above(vf_load(logits + lane), vf_zero()));
+    vf_store(weights + lane, vf_select(fine, weight, vf_load(weights + lane)));
+  }
 }
 
 /* P and g.v of all entries of a chunk. */
@@ -66,7 +90,8 @@ static void chunk_products(const backward_work *work, int key_level, const hark_
   static const float zeros[HARK_TILE_QUERIES] = {0};
   const hark_grid_tree *tree = work->tile->tree;
   const hark_grid_call *call = tree->call;
-  for (int b = 0; b < chunk->blocks;) {
+  int b = 0;
+  while (b < chunk->blocks) {
     const int end = hark_grid_end_of_run(chunk, b);
     const ptrdiff_t at = (ptrdiff_t)chunk->slot[b] * HARK_TILE_QUERIES;
     hark_product p = {.a = work->queries,
@@ -89,6 +114,9 @@ static void chunk_products(const backward_work *work, int key_level, const hark_
     hark_grid_scores(&p, hark_grid_vectors(work->tile));
     b = end;
   }
+  for (b = 0; work->any_fine && b < chunk->blocks; b++)
+    for (int key = chunk->slot[b]; key < chunk->slot[b + 1]; key++)
+      fine_weights(work, chunk->block[b].first + key - chunk->slot[b], work->weights + (ptrdiff_t)key * HARK_TILE_QUERIES);
   HARK_ISA(hark_grid_mask)(work->tile, key_level, chunk, 0.0f, work->weights);
 }
 
@@ -97,6 +125,10 @@ static void chunk_gradients(const backward_work *work, int key_level, const hark
   const hark_grid_tree *tree = work->tile->tree;
   const bool drops = tree->call->dropout_threshold > 0;
   const vf scale = vf_set(tree->call->scale);
+  float most[HARK_GRID_MOST_BLOCK]; /* a key's rows together have at most weight 1; masked keys have count 0 and weight 0 */
+  for (int b = 0; b < chunk->blocks; b++)
+    for (int key = chunk->slot[b]; key < chunk->slot[b + 1]; key++)
+      most[key] = 1.0f / tree->key_count[chunk->block[b].first + key - chunk->slot[b]];
   if (drops) HARK_ISA(hark_grid_kept)(work->tile, key_level, chunk, work->kept);
   for (int lane = 0; lane < work->tile->count; lane += HARK_LANES) {
     const vf mean = vf_load(work->mean_gradient + lane);
@@ -105,7 +137,8 @@ static void chunk_gradients(const backward_work *work, int key_level, const hark
       for (int key = chunk->slot[b]; key < chunk->slot[b + 1]; key++) {
         const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES + lane;
         const vf count = vf_set(tree->key_count[chunk->block[b].first + key - chunk->slot[b]]);
-        vf weight = vf_load(work->weights + at);
+        vf weight = vf_not_above(vf_load(work->weights + at), vf_set(most[key]));
+        vf_store(work->weights + at, weight);
         if (!tree->finite) { /* a row that sees nothing has no weights, not even of keys that are NaN */
           weight = vf_select(blind, vf_zero(), weight);
           vf_store(work->weights + at, weight);

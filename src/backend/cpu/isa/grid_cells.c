@@ -4,6 +4,7 @@
  *
  * level by level, a cell from its at most four children. Cost: O(L (d + dv)).
  */
+#include <float.h>
 #include <math.h>
 
 #include "backend/cpu/isa/philox.h"
@@ -32,7 +33,7 @@ hark_status HARK_ISA(hark_grid_tree_floats)(hark_context *context, const hark_at
   const size_t d = hark_padded(desc->head_dim), dv = hark_padded(desc->value_dim);
   size_t rows, coarse;
   HARK_TRY(hark_size_multiply(context, d + dv + 1 + (backward ? d + dv : 0), (size_t)cells.all, out));
-  HARK_TRY(hark_size_multiply(context, d + 1 + (backward ? d + dv + 2 : 0), (size_t)cells.rows, &rows));
+  HARK_TRY(hark_size_multiply(context, d + 1 + (backward ? d + dv + 2 + HARK_GRID_SUM_FLOATS : 0), (size_t)cells.rows, &rows));
   HARK_TRY(hark_size_multiply(context, backward ? 0 : dv + 2, (size_t)cells.coarse_rows, &coarse));
   HARK_TRY(hark_size_add(context, *out, rows, out));
   return hark_size_add(context, *out, coarse, out);
@@ -69,6 +70,7 @@ hark_grid_tree HARK_ISA(hark_grid_place_tree)(const hark_grid_call *call, int64_
   tree.least = take(&memory, cells.rows);
   tree.mean_gradient = take(&memory, cells.rows);
   tree.dquery = take(&memory, cells.rows * call->head_pad);
+  tree.fine = take(&memory, cells.rows * HARK_GRID_SUM_FLOATS);
   return tree;
 }
 
@@ -209,7 +211,23 @@ void HARK_ISA(hark_grid_make_queries)(const hark_grid_tree *tree, int level, con
 
 /* ---- the backward's data of rows ---- */
 
-/* m = lse, g = dout, D = dout . out of a row. A row that sees nothing has m = infinity, so that its weights are 0. */
+/* Sets m to a given log-sum-exp, or if that has lost digits, to the one of the row's logits. A row that sees nothing has m = infinity, so
+ * that its weights are 0. */
+static void begin_least(const hark_grid_tree *tree, int64_t index, int64_t pixel, float log_sum) {
+  float least = log_sum == -INFINITY ? INFINITY : log_sum * HARK_LOG2_E;
+  hark_grid_sum sum = {(double)least, 0.0f};
+  if (hark_grid_is_fine(least)) {
+    const hark_grid_sum exact = HARK_ISA(hark_grid_exact_sum)(tree, pixel);
+    if (isfinite(exact.top)) {
+      sum = exact;
+      least = hark_finite_log_sum(exact.top + (double)exact.log_sum);
+    }
+  }
+  tree->least[index] = least;
+  hark_grid_set_sum(tree, index, sum);
+}
+
+/* m = lse, g = dout, D = dout . out of a row. */
 static void begin_row(const hark_grid_tree *tree, int64_t index, int64_t pixel) {
   const hark_grid_call *call = tree->call;
   const hark_attention_args *args = call->args;
@@ -219,7 +237,7 @@ static void begin_row(const hark_grid_tree *tree, int64_t index, int64_t pixel) 
   if (tree->query_count[index] > 0.0f)
     log_sum = ((const float *)args->log_sum_exp.data)[(item * call->desc->heads + tree->head) * args->query.shape[2] + row];
   const bool sees = log_sum != -INFINITY;
-  tree->least[index] = sees ? log_sum * HARK_LOG2_E : INFINITY;
+  begin_least(tree, index, pixel, log_sum);
   tree->mean_gradient[index] = 0.0f;
   copy_row(sees ? row_of(&args->dout, item, tree->head, row) : NULL, call->value_dim, call->value_pad, g);
   if (!sees) return;
@@ -229,20 +247,39 @@ static void begin_row(const hark_grid_tree *tree, int64_t index, int64_t pixel) 
   tree->mean_gradient[index] = sum;
 }
 
+/* Log-sum-exp a minus b, in units of log 2. */
+static double sum_difference(hark_grid_sum a, hark_grid_sum b) { return (a.top - b.top) + ((double)a.log_sum - (double)b.log_sum); }
+
+/* Sets m to the least of the children's. A NaN is less than any number. */
+static void join_least(const hark_grid_tree *tree, int64_t index, const int64_t *children, int count) {
+  int least = 0;
+  for (int i = 1; i < count && !isnan(tree->least[children[least]]); i++) {
+    const float m = tree->least[children[i]];
+    if (m == INFINITY) continue;
+    const bool first = tree->least[children[least]] == INFINITY;
+    if (first || isnan(m) || sum_difference(hark_grid_sum_of(tree, children[i]), hark_grid_sum_of(tree, children[least])) < 0.0) least = i;
+  }
+  tree->least[index] = tree->least[children[least]];
+  hark_grid_set_sum(tree, index, hark_grid_sum_of(tree, children[least]));
+}
+
+/* 2^(m - m of the child): above 0 if the child's gradient is not finite, so that it is not lost. */
+static float child_weight(const hark_grid_tree *tree, hark_grid_sum least, int64_t child) {
+  float lanes[HARK_LANES];
+  if (tree->least[child] == INFINITY) return 0.0f;
+  vf_store(lanes, vf_exp2(vf_set((float)sum_difference(least, hark_grid_sum_of(tree, child)))));
+  return lanes[0] == 0.0f && !isfinite(tree->mean_gradient[child]) ? FLT_MIN : lanes[0];
+}
+
 /* m = the least of the children's, g and D = sums of theirs times 2^(m - m of the child). */
 static void join_children(const hark_grid_tree *tree, int64_t index, const int64_t *children, int count) {
   const int padded = tree->call->value_pad;
-  float least = INFINITY, weights[HARK_LANES > 4 ? HARK_LANES : 4] = {0}, sum = 0.0f;
-  for (int i = 0; i < count; i++)
-    if (tree->least[children[i]] < least || isnan(tree->least[children[i]])) least = tree->least[children[i]];
+  float weights[4] = {0}, sum = 0.0f;
+  join_least(tree, index, children, count);
   for (int i = 0; i < count; i++) {
-    float lanes[HARK_LANES];
-    const bool sees = tree->least[children[i]] != INFINITY;
-    vf_store(lanes, vf_exp2(vf_set(sees ? least - tree->least[children[i]] : -INFINITY)));
-    weights[i] = lanes[0];
-    if (sees) sum += weights[i] * tree->mean_gradient[children[i]];
+    weights[i] = child_weight(tree, hark_grid_sum_of(tree, index), children[i]);
+    if (weights[i] != 0.0f) sum += weights[i] * tree->mean_gradient[children[i]];
   }
-  tree->least[index] = least;
   tree->mean_gradient[index] = sum;
   join_rows(tree->g, padded, weights, children, count, tree->g + index * padded);
 }

@@ -15,10 +15,13 @@
 #ifndef HARK_BACKEND_CPU_ISA_GRID_TILE_H
 #define HARK_BACKEND_CPU_ISA_GRID_TILE_H
 
+#include <math.h>
+
 #include "backend/attention_algorithm.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/isa/dense_pack.h"
 #include "backend/cpu/isa/dense_products.h"
+#include "backend/cpu/isa/distances.h"
 #include "backend/grid.h"
 
 #define HARK_GRID_MOST_BLOCK 256 /* cells */
@@ -55,9 +58,45 @@ typedef struct hark_grid_tree {
   float *key, *value, *key_count;            /* [cells][d padded], [cells][dv padded], [cells]: means, sums and numbers of unmasked keys */
   float *query, *query_count;                /* of rows */
   float *top, *sum, *mixed;                  /* forward, of rows above level 0: m in units of log 2, Z and Y [dv padded] relative to 2^m */
-  float *g, *least, *mean_gradient, *dquery; /* backward, of rows: see grid_backward.c */
+  float *g, *least, *mean_gradient, *dquery; /* backward, of rows: see grid_backward.c; `least` in units of log 2 */
+  float *fine;                               /* a hark_grid_sum of every row: m in float64 */
   float *dkey, *dvalue;
 } hark_grid_tree;
+
+/* A log-sum-exp in units of log 2: the highest logit, and the logarithm of the sum of 2^(s - top). They are not added, because 2^60 + 2
+ * would round to 2^60 in float64. */
+typedef struct hark_grid_sum {
+  double top;
+  float log_sum;
+} hark_grid_sum;
+#define HARK_GRID_SUM_FLOATS 3
+
+static inline hark_grid_sum hark_grid_sum_of(const hark_grid_tree *tree, int64_t row) {
+  const float *from = tree->fine + row * HARK_GRID_SUM_FLOATS;
+  hark_grid_sum sum;
+  memcpy(&sum.top, from, sizeof sum.top);
+  sum.log_sum = from[2];
+  return sum;
+}
+static inline void hark_grid_set_sum(const hark_grid_tree *tree, int64_t row, hark_grid_sum sum) {
+  float *to = tree->fine + row * HARK_GRID_SUM_FLOATS;
+  memcpy(to, &sum.top, sizeof sum.top);
+  to[2] = sum.log_sum;
+}
+
+/* A log-sum-exp in units of log 2 beyond which all logits of a row are float64 in the backward, so that its weights sum to one: 160 in
+ * natural units, where its rounding changes each weight by 2^-17. */
+#define HARK_GRID_FINE_FROM (160.0f * HARK_LOG2_E)
+static inline bool hark_grid_is_fine(float log_sum) { return fabsf(log_sum) > HARK_GRID_FINE_FROM && fabsf(log_sum) != INFINITY; }
+
+/* The logit of a row and a key cell in float64, in units of log 2. Not inline: a caller's multiply-add would round it otherwise. */
+HARK_SIMD_NOINLINE double hark_grid_exact_logit(const hark_grid_tree *tree, int64_t row, int64_t key) {
+  const hark_grid_call *call = tree->call;
+  return call->desc->scale * HARK_DISTANCE_LOG2_E *
+         hark_exact_product(tree->query + row * call->head_pad, tree->key + key * call->head_pad, call->head_dim);
+}
+/* Computes the log-sum-exp of a pixel's row again, entry by entry in float64. top: not finite if an entry is not. */
+hark_grid_sum HARK_ISA(hark_grid_exact_sum)(const hark_grid_tree *tree, int64_t pixel);
 
 /* Floats of a tree over a picture of `length` pixels. Those of shorter ones are at most as many. */
 hark_status HARK_ISA(hark_grid_tree_floats)(hark_context *context, const hark_attention_desc *desc, int64_t length, bool backward,
