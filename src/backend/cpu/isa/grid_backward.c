@@ -17,11 +17,12 @@
 typedef struct backward_work {
   const hark_grid_tile *tile;
   float *queries, *g;        /* [d][lanes], [dv][lanes] */
-  float *weights, *products; /* P and g.v, then M P and scale dS: [keys of a chunk][lanes] */
+  float *weights, *products; /* P or logits minus m, and g.v; then M P and scale dS: [keys of a chunk][lanes] */
   float *kept;               /* dropout's factors, of the same shape */
   float start[HARK_TILE_QUERIES], mean_gradient[HARK_TILE_QUERIES];
-  float fine[HARK_TILE_QUERIES]; /* 1 of lanes whose logits are float64, otherwise 0 */
-  bool any_fine;
+  bool is_fine[HARK_TILE_QUERIES]; /* lanes whose logits are float64 */
+  float lost[HARK_TILE_QUERIES];   /* 1 of rows whose query, g or D is not finite, otherwise 0 */
+  bool any_fine, by_logits;        /* by_logits: `weights` are logits at first */
 } backward_work;
 
 size_t HARK_ISA(hark_grid_backward_floats)(const hark_attention_desc *desc) {
@@ -48,6 +49,12 @@ static void begin_queries(const hark_grid_tile *tile, int key_level) {
   }
 }
 
+static bool row_is_finite(const hark_grid_tree *tree, int64_t row) {
+  const hark_grid_call *call = tree->call;
+  return isfinite(tree->mean_gradient[row]) && hark_rows_finite(tree->query + row * call->head_pad, 0, 1, call->head_dim) &&
+         hark_rows_finite(tree->g + row * call->value_pad, 0, 1, call->value_dim);
+}
+
 static void begin_tile(backward_work *work, int key_level) {
   const hark_grid_tile *tile = work->tile;
   const hark_grid_tree *tree = tile->tree;
@@ -58,34 +65,29 @@ static void begin_tile(backward_work *work, int key_level) {
   hark_pack_transposed(tree->g + row * call->value_pad, call->value_pad, tile->count, call->value_dim, 1.0f, work->g);
   work->any_fine = false;
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
-    const bool fine = lane < tile->count && hark_grid_is_fine(tree->least[row + lane]);
-    work->start[lane] = fine ? 0.0f : lane < tile->count ? -tree->least[row + lane] : -INFINITY; /* weights of fine lanes are replaced */
-    work->fine[lane] = fine ? 1.0f : 0.0f;
-    work->any_fine = work->any_fine || fine;
+    work->start[lane] = lane < tile->count ? -tree->least[row + lane] : -INFINITY;
+    work->is_fine[lane] = lane < tile->count && hark_grid_is_fine(tree->least[row + lane]);
+    work->any_fine = work->any_fine || work->is_fine[lane];
+    if (work->is_fine[lane]) work->start[lane] = 0.0f; /* its logits are replaced */
     work->mean_gradient[lane] = lane < tile->count ? tree->mean_gradient[row + lane] : 0.0f;
+    work->lost[lane] = !tree->finite && lane < tile->count && !row_is_finite(tree, row + lane) ? 1.0f : 0.0f;
   }
+  work->by_logits = work->any_fine || !tree->finite; /* next to values that are not finite, visible entries must not have weight 0 */
   begin_queries(tile, key_level);
 }
 
-/* P of fine lanes and one key. */
-static void fine_weights(const backward_work *work, int64_t key, float *weights) {
+/* Logits minus m of fine lanes and one key. */
+static void fine_logits(const backward_work *work, int64_t key, float *logits) {
   const hark_grid_tile *tile = work->tile;
-  const hark_grid_tree *tree = tile->tree;
-  float logits[HARK_TILE_QUERIES] = {0};
   for (int lane = 0; lane < tile->count; lane++) {
     const int64_t row = hark_grid_row(tile) + lane;
-    if (work->fine[lane] == 0.0f) continue;
-    const hark_grid_sum least = hark_grid_sum_of(tree, row);
-    logits[lane] = (float)((hark_grid_exact_logit(tree, row, key) - least.top) - (double)least.log_sum);
-  }
-  for (int lane = 0; lane < tile->count; lane += HARK_LANES) {
-    const vm fine = vf_equal(vf_load(work->fine + lane), vf_set(1.0f));
-    const vf weight = vf_exp2(vf_not_above(vf_load(logits + lane), vf_zero()));
-    vf_store(weights + lane, vf_select(fine, weight, vf_load(weights + lane)));
+    if (!work->is_fine[lane]) continue;
+    const hark_grid_sum least = hark_grid_sum_of(tile->tree, row);
+    logits[lane] = (float)((hark_grid_exact_logit(tile->tree, row, key) - least.top) - (double)least.log_sum);
   }
 }
 
-/* P and g.v of all entries of a chunk. */
+/* P or logits, and g.v of all entries of a chunk. */
 static void chunk_products(const backward_work *work, int key_level, const hark_grid_chunk *chunk) {
   static const float zeros[HARK_TILE_QUERIES] = {0};
   const hark_grid_tree *tree = work->tile->tree;
@@ -104,7 +106,10 @@ static void chunk_products(const backward_work *work, int key_level, const hark_
                       .rows = chunk->slot[end] - chunk->slot[b],
                       .end = call->head_dim,
                       .start = work->start};
-    hark_grid_weights(&p, hark_grid_vectors(work->tile));
+    if (work->by_logits)
+      hark_grid_scores(&p, hark_grid_vectors(work->tile));
+    else
+      hark_grid_weights(&p, hark_grid_vectors(work->tile));
     p.a = work->g;
     p.b = tree->value + chunk->block[b].first * call->value_pad;
     p.b_row = call->value_pad;
@@ -116,8 +121,8 @@ static void chunk_products(const backward_work *work, int key_level, const hark_
   }
   for (b = 0; work->any_fine && b < chunk->blocks; b++)
     for (int key = chunk->slot[b]; key < chunk->slot[b + 1]; key++)
-      fine_weights(work, chunk->block[b].first + key - chunk->slot[b], work->weights + (ptrdiff_t)key * HARK_TILE_QUERIES);
-  HARK_ISA(hark_grid_mask)(work->tile, key_level, chunk, 0.0f, work->weights);
+      fine_logits(work, chunk->block[b].first + key - chunk->slot[b], work->weights + (ptrdiff_t)key * HARK_TILE_QUERIES);
+  HARK_ISA(hark_grid_mask)(work->tile, key_level, chunk, work->by_logits ? -INFINITY : 0.0f, work->weights);
 }
 
 /* products <- scale dS = scale P (M g.v - c D), weights <- M P. */
@@ -133,25 +138,27 @@ static void chunk_gradients(const backward_work *work, int key_level, const hark
   for (int lane = 0; lane < work->tile->count; lane += HARK_LANES) {
     const vf mean = vf_load(work->mean_gradient + lane);
     const vm blind = vf_equal(vf_load(work->start + lane), vf_set(-INFINITY));
+    const vm lost = vf_equal(vf_load(work->lost + lane), vf_set(1.0f));
     for (int b = 0; b < chunk->blocks; b++)
       for (int key = chunk->slot[b]; key < chunk->slot[b + 1]; key++) {
         const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES + lane;
-        const vf count = vf_set(tree->key_count[chunk->block[b].first + key - chunk->slot[b]]);
-        vf weight = vf_not_above(vf_load(work->weights + at), vf_set(most[key]));
-        vf_store(work->weights + at, weight);
+        const vf count = vf_set(tree->key_count[chunk->block[b].first + key - chunk->slot[b]]), x = vf_load(work->weights + at);
+        vf weight = vf_not_above(work->by_logits ? vf_exp2(vf_not_above(x, vf_zero())) : x, vf_set(most[key]));
+        vm seen = vm_not(vf_equal(weight, vf_zero()));
         if (!tree->finite) { /* a row that sees nothing has no weights, not even of keys that are NaN */
-          weight = vf_select(blind, vf_zero(), weight);
-          vf_store(work->weights + at, weight);
+          seen = vm_not(vm_or(blind, vf_equal(x, vf_set(-INFINITY))));
+          weight = vf_select(seen, vf_select(lost, hark_seen_weight(weight, x), weight), vf_zero());
         }
-        vf product = vf_load(work->products + at);
+        vf product = vf_load(work->products + at), kept = weight;
         if (drops) {
-          const vf kept = vf_load(work->kept + at);
-          const vm dropped = vf_equal(kept, vf_zero());
-          product = vf_select(dropped, vf_zero(), kept * product);
-          vf_store(work->weights + at, vf_select(dropped, vf_zero(), kept * weight));
+          const vf factor = vf_load(work->kept + at);
+          const vm dropped = vf_equal(factor, vf_zero());
+          product = vf_select(dropped, vf_zero(), factor * product);
+          kept = vf_select(dropped, vf_zero(), factor * weight);
         }
+        vf_store(work->weights + at, kept);
         const vf gradient = scale * (weight * (product - count * mean));
-        vf_store(work->products + at, vf_select(vf_equal(weight, vf_zero()), vf_zero(), gradient)); /* hidden, whatever is there */
+        vf_store(work->products + at, vf_select(seen, gradient, vf_zero())); /* hidden: 0, whatever is there */
       }
   }
 }
