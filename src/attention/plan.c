@@ -107,10 +107,11 @@ static double hierarchy_blocks(const hark_attention_desc *desc, int *levels) {
   return hark_hierarchy_blocks(&h, filled.coarse_query == HARK_COARSE_QUERY_EXACT);
 }
 
-/* The picture of the maximum length; a block that would be refused counts as the default. */
+/* The picture of the maximum length. A block that would be refused counts as the default, and a row has no more columns than pixels. */
 static hark_grid grid_of(const hark_attention_desc *desc) {
   hark_attention_desc filled = *desc;
   if (hark_grid_side(filled.hierarchy_block) == 0) filled.hierarchy_block = HARK_HIERARCHY_DEFAULT_BLOCK;
+  filled.grid_columns = hark_min(filled.grid_columns, hark_max(1, filled.key_length));
   return hark_grid_make(&filled, filled.key_length);
 }
 

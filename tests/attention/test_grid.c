@@ -156,9 +156,14 @@ static void test_cost(void **state) {
     const double entries = hark_grid_entries(&g, false), pixels = (double)side * (double)side;
     assert_true(entries < pixels * 16 * 45 / 4 && entries > pixels * 16 * 9 * 0.9);
   }
+  hark_attention_desc wide = picture(INT64_MAX, 16), row = picture(100, 16);
+  wide.structure = row.structure = HARK_STRUCTURE_HIERARCHICAL;
+  wide.batch = wide.heads = wide.head_dim = row.batch = row.heads = row.head_dim = 1;
+  wide.query_length = wide.key_length = row.query_length = row.key_length = 100;
+  assert_true(hark_attention_desc_operations(&wide, true) == hark_attention_desc_operations(&row, true));
 }
 
-/* A picture of at most 2 x 2 blocks has the bits of no coarse level: it is dense attention. */
+/* A picture of at most 2 x 2 blocks has one level, so the result is that of dense attention. */
 static void test_small_is_dense(void **state) {
   (void)state;
   for (int64_t columns = 1; columns <= 8; columns++) {
@@ -227,7 +232,7 @@ static void test_rows_sum_to_one(void **state) {
   }
 }
 
-/* A call of no rows does nothing and fails nothing; sequences without rows are left out. */
+/* A call of no rows does nothing and fails nothing. */
 static void test_no_rows(void **state) {
   (void)state;
   static const char *const names[] = {"reference", "cpu"};
@@ -261,6 +266,38 @@ static void test_no_rows(void **state) {
     free(workspace);
     hark_attention_plan_destroy(context, &plan);
     hark_context_destroy(&context);
+  }
+}
+
+/* Sequences without rows are left out, at the beginning, between others, and at the end. */
+static void test_empty_sequences(void **state) {
+  (void)state;
+  static const int64_t offsets[] = {0, 0, 40, 40, 89, 89};
+  static const char *const texts[] = {"hierarchical:H4,K2,L90,D8,N4,grid=7,ragged",
+                                      "hierarchical:H2,L90,D8,N4,grid=7,ragged,exact,dropout=0.2"};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    attention_problem problem;
+    attention_expected expected;
+    int failures = 0;
+    attention_problem_make(texts[i], &problem);
+    problem.sequences = sizeof offsets / sizeof offsets[0] - 1;
+    int64_t **const both[] = {&problem.query_offsets, &problem.key_offsets};
+    for (int k = 0; k < 2; k++) {
+      free(*both[k]);
+      *both[k] = malloc(sizeof offsets);
+      assert_non_null(*both[k]);
+      memcpy(*both[k], offsets, sizeof offsets);
+    }
+    attention_expected_make(&problem, &expected);
+    for (int m = 0; m < attention_machine_count; m++) {
+      attention_results results;
+      if (!attention_run_on(&attention_machines[m], &problem, &results)) continue;
+      failures += attention_compare(&attention_machines[m], &problem, &expected, &results);
+      attention_results_free(&results);
+    }
+    attention_expected_free(&expected);
+    attention_problem_free(&problem);
+    assert_int_equal(failures, 0);
   }
 }
 
@@ -298,10 +335,12 @@ int main(int argc, char **argv) {
     return failures > 0;
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_cover),           cmocka_unit_test(test_cost),    cmocka_unit_test(test_shapes),
-      cmocka_unit_test(test_lengths),         cmocka_unit_test(test_options), cmocka_unit_test(test_small_is_dense),
-      cmocka_unit_test(test_threads),         cmocka_unit_test(test_no_rows), cmocka_unit_test(test_workspace),
-      cmocka_unit_test(test_rows_sum_to_one),
+      cmocka_unit_test(test_cover),           cmocka_unit_test(test_cost),
+      cmocka_unit_test(test_shapes),          cmocka_unit_test(test_lengths),
+      cmocka_unit_test(test_options),         cmocka_unit_test(test_small_is_dense),
+      cmocka_unit_test(test_threads),         cmocka_unit_test(test_no_rows),
+      cmocka_unit_test(test_workspace),       cmocka_unit_test(test_rows_sum_to_one),
+      cmocka_unit_test(test_empty_sequences),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

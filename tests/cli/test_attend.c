@@ -600,6 +600,7 @@ static void test_refused_tensors(void **state) {
       {"", HIERARCHICAL " --grid-columns 3 --partition sibling", 2, "grid_columns is 3 with partition sibling"},
       {"hierarchical_bias F32 2 63", HIERARCHICAL " --grid-columns 3", 2, "tensor hierarchical_bias cannot be used with --grid-columns"},
       {"log_kernel F32 2 63", HIERARCHICAL " --grid-columns 3", 2, "tensor log_kernel cannot be used with --grid-columns"},
+      {"", HIERARCHICAL " --grid-columns 3 --positional decay", 2, "--positional cannot be used with --grid-columns"},
       {"", HIERARCHICAL " --coarse-query mean --causal", 2, "coarse_query is mean"},
       {"", HIERARCHICAL " --interpolation linear --causal", 2, "interpolation is linear"},
       {"hierarchical_bias F32 2 5", HIERARCHICAL, 3, "hierarchical_bias has shape [2, 5], expected [2, 63]"}};

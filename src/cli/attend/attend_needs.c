@@ -156,5 +156,8 @@ hark_status hark_attend_needs_check(hark_context *context, const hark_attend_val
   for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
     if (is_given(tensors, needs[i].tensor) && needs[i].is_violated(values, tensors))
       return hark_fail(context, needs[i].status, "tensor %s %s", needs[i].tensor, needs[i].text);
+  if (is_picture(values, tensors) && has_positional(values, tensors))
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "--positional cannot be used with --grid-columns: a positional kernel is a function of one distance");
   return HARK_OK;
 }
