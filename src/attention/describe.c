@@ -167,8 +167,8 @@ static hark_status refuse_grid(hark_context *context, const hark_attention_desc 
   return hark_fail(context, HARK_UNSUPPORTED, "attention: grid_columns is %" PRId64 " %s", desc->grid_columns, reason);
 }
 
-/* A picture: blocks are squares, whose sides are halved as often as needed. Biases and kernels are functions of one distance, and two pixels
- * have two: rows and columns. */
+/* A picture: blocks are squares, whose sides are halved as often as needed. Biases and kernels are functions of one distance, and two
+ * pixels have two: rows and columns. */
 static hark_status check_grid(hark_context *context, const hark_attention_desc *desc) {
   if (desc->grid_columns == 0) return HARK_OK;
   if (desc->grid_columns < 0 || desc->grid_columns > MAXIMUM_EXTENT)

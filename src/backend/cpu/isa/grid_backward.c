@@ -1,13 +1,13 @@
 /* grid_backward.c - backward of hierarchical attention over pictures, tile by tile, from the coarsest level of keys down.
  *
- * out[n] = sum of m P v_b over the entries of pixel n, P = e^(s - lse[n]), D[n] = dout[n] . out[n]. A row a of level l has the sums over
+ * out[n] = sum of F P v_b over the entries of pixel n, P = e^(s - lse[n]), D[n] = dout[n] . out[n]. A query a of level l has the sums over
  * its pixels n (grid_cells.c):
  *
  *     m_a = min over n of lse[n]     g_a = sum_n e^(m_a - lse[n]) dout[n]     D_a = sum_n e^(m_a - lse[n]) D[n]
  *
- *     P = e^(s - m_a) <= 1 / c_b     dS = P (M g_a . v_b - c_b D_a)     dv_b += M P g_a     dq_a += scale dS k_b     dk_b += scale dS q_a
+ *     P = e^(s - m_a) <= 1 / c_b     dS = P (F g_a . v_b - c_b D_a)     dv_b += F P g_a     dq_a += scale dS k_b     dk_b += scale dS q_a
  *
- * M: dropout's factor. The gradient of a query is its own plus its share of that of the cell of the level above, which is complete before.
+ * F: dropout's factor. The gradient of a query is its own plus its share of that of the cell of the level above, which is complete before.
  * Cost: 3 d + 2 dv multiply-adds per entry.
  */
 #include <math.h>
@@ -17,7 +17,7 @@
 typedef struct backward_work {
   const hark_grid_tile *tile;
   float *queries, *g;        /* [d][lanes], [dv][lanes] */
-  float *weights, *products; /* P or logits minus m, and g.v; then M P and scale dS: [keys of a chunk][lanes] */
+  float *weights, *products; /* P or logits minus m, and g.v; then F P and scale dS: [keys of a chunk][lanes] */
   float *kept;               /* dropout's factors, of the same shape */
   float start[HARK_TILE_QUERIES], mean_gradient[HARK_TILE_QUERIES];
   bool is_fine[HARK_TILE_QUERIES]; /* lanes whose logits are float64 */
@@ -125,7 +125,7 @@ static void chunk_products(const backward_work *work, int key_level, const hark_
   HARK_ISA(hark_grid_mask)(work->tile, key_level, chunk, work->by_logits ? -INFINITY : 0.0f, work->weights);
 }
 
-/* products <- scale dS = scale P (M g.v - c D), weights <- M P. */
+/* products <- scale dS = scale P (F g.v - c D), weights <- F P. */
 static void chunk_gradients(const backward_work *work, int key_level, const hark_grid_chunk *chunk) {
   const hark_grid_tree *tree = work->tile->tree;
   const bool drops = tree->call->dropout_threshold > 0;
@@ -163,7 +163,7 @@ static void chunk_gradients(const backward_work *work, int key_level, const hark
   }
 }
 
-/* dv_b += M P g_a, dk_b += scale dS q_a, dq_a += scale dS k_b. */
+/* dv_b += F P g_a, dk_b += scale dS q_a, dq_a += scale dS k_b. */
 static void spread_chunk(const backward_work *work, const hark_grid_chunk *chunk) {
   const hark_grid_tile *tile = work->tile;
   const hark_grid_tree *tree = tile->tree;

@@ -9,8 +9,8 @@
  *                8  9 12 13                                                                     6  7 10
  *               10 11 14 15                                                                     8  9 11
  *
- * A tile is up to HARK_TILE_QUERIES rows of one block, the lanes of vectors. It meets the blocks around its own: on level 0 all cells of
- * 3 x 3 blocks, above it 8 blocks less the quarters near the row's quarter, which are masked.
+ * A tile is up to HARK_TILE_QUERIES queries (cells or pixels) of one block, the lanes of vectors. It meets the blocks around its own: on
+ * level 0 all cells of 3 x 3 blocks, above it 8 blocks less the quarters near the query's quarter, which are masked.
  */
 #ifndef HARK_BACKEND_CPU_ISA_GRID_TILE_H
 #define HARK_BACKEND_CPU_ISA_GRID_TILE_H
@@ -47,7 +47,7 @@ typedef struct hark_grid_level {
   int64_t block_rows, block_columns;
 } hark_grid_level;
 
-/* A (sequence, key head) and its current head. Rows are queries: cells of all levels, with exact queries of level 0 only. */
+/* A (sequence, key head) and its current head. "Rows" are its queries: cells of all levels, with exact queries of level 0 only. */
 typedef struct hark_grid_tree {
   const hark_grid_call *call;
   const hark_attention_sequence *sequence;
