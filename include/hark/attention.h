@@ -109,6 +109,16 @@ typedef struct hark_attention_desc {
   /* 0, or 1 with has_log_kernel: the table has a separate number for each direction, log G(n - i). Not causal, no CME. In 64 bits, like
    * product_type. */
   int64_t directed_kernel;
+  /* HIERARCHICAL: 0, or columns of a picture, whose pixels are the rows of a sequence in the order of reading: row n is pixel (n / columns,
+   * n mod columns). Rows and columns are then halved together (docs/mathematics/hierarchical-2d.md): cells are squares of 2^l x 2^l pixels,
+   * and hierarchy_block is the number of cells of a square block: 4, 16, 64, ..., a power of 4. Partition neighbour, constant
+   * interpolation, coarse_query mean or exact; not causal, no hierarchical_bias, no log_kernel. The last row may be incomplete. */
+  int64_t grid_columns;
+  /* 0, or 1 with CME: backwards may carry dvariance. Full attention then needs the memory and the operations of a causal backward. In 64
+   * bits, like product_type. */
+  int64_t has_dvariance;
+  int64_t has_dlog_determinant; /* the same of dlog_determinant */
+  int64_t has_noise;            /* 0, or 1 with CME: calls carry noise. ridge may then be 0 */
 } hark_attention_desc;
 
 /* f32, dense, exp, softmax; everything else zero. Inline, so that the struct has the size that the caller was built with. */
@@ -153,9 +163,9 @@ HARK_API hark_attention_sizes hark_attention_plan_sizes(const hark_attention_pla
 HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attention_plan *plan);
 
 /* Useful floating-point operations at the maximum sizes: forward two products over the visible pairs, backward five. Causal counts
- * L(L+1)/2 pairs; HIERARCHICAL counts the Nr^2 pairs of every block; CME the products and solves of docs/mathematics/kernel-ridge.md.
- * Contextual positions add the products of a query and the rows of their table that it can reach, backward three times. The first takes
- * any descriptor whose extents are set; 0 when its struct_size is refused. */
+ * L(L+1)/2 pairs; HIERARCHICAL counts the Nr^2 pairs of every block, with grid_columns all pairs of cells that meet; CME the products and
+ * solves of docs/mathematics/kernel-ridge.md. Contextual positions add the products of a query and the rows of their table that it can
+ * reach, backward three times. The first takes any descriptor whose extents are set; 0 when its struct_size is refused. */
 HARK_API double hark_attention_desc_operations(const hark_attention_desc *desc, bool backward);
 HARK_API double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward);
 
@@ -213,10 +223,10 @@ typedef struct hark_attention_report {
  * CME: out[n] = sum over visible i of w[n,i] value[i] with w[n,:] = kappa(q_n, K) (kappa(K, K) + lambda I)^-1 over the keys that the query
  * sees: all of them, or when causal those up to its position. kappa includes G. Errors of a forward, each naming item, head and row:
  * HARK_INVALID_ARGUMENT (a ridge or sigma that is not a positive number in the range of the type), HARK_NOT_FINITE (a visible query, key or
- * value that is no finite number, or a kernel beyond the range of the type: results are then undefined). There is no log_sum_exp. The
- * backward takes no dvariance; amounts added to raised pivots are constants to it. A query that sees no key, because all are masked, later
- * or not there (key_lengths 0, an empty range of offsets), has zeros in out and the prior's variance kappa(q, q) G(0); a row of no sequence
- * zero in both.
+ * value that is no finite number, or a kernel beyond the range of the type: results are then undefined). There is no log_sum_exp. Amounts
+ * added to raised pivots are constants to the backward, and a variance that rounding made 0 has the gradient of the exact one. A query that
+ * sees no key, because all are masked, later or not there (key_lengths 0, an empty range of offsets), has zeros in out and the prior's
+ * variance kappa(q, q) G(0); a row of no sequence zero in both.
  *
  * Memory: all of it is the caller's and is borrowed for the call. What a call writes (forward: out, log_sum_exp, variance, saved,
  * workspace; backward: the gradients and workspace) shares no element with anything else that it is given, and has strides by which no two
@@ -282,6 +292,21 @@ typedef struct hark_attention_args {
    * Rows of e beyond the largest c + 1 are not read. */
   hark_tensor contextual;
   hark_tensor dcontextual; /* backward: shape of contextual; a first stride of 0 requests the sum over heads */
+
+  /* CME, backward, with has_dvariance: [B, H, Lq] contiguous, the gradient by variance, which adds to dquery, dkey, dlog_kernel, dridge,
+   * dsigma; absent: 0. Then dout may be absent, which is 0 too, and out with it. The forward need not have computed the variance. */
+  hark_tensor dvariance;
+
+  /* CME, optional: [B, H, Lq] contiguous: log det (kappa(K,K) + lambda I) over the keys that the query sees. Without causal, all rows of a
+   * sequence and head are equal. 0 for a query that sees none, and for a row of no sequence. Raised pivots count as raised. */
+  hark_tensor log_determinant;
+  hark_tensor dlog_determinant; /* backward, with has_dlog_determinant: as dvariance, the gradient by log_determinant */
+
+  /* CME, with has_noise: [B, H, Lk] in any strides, finite numbers from 0. The noise of a key is added to lambda in its diagonal entry of
+   * kappa(K,K) + lambda I, before pivots are checked: for values that are not equally certain. Of masked keys it is not read. The ridge
+   * may be 0 if the noise of every visible key is above 0; HARK_INVALID_ARGUMENT where both are 0, and for other numbers. */
+  hark_tensor noise;
+  hark_tensor dnoise; /* backward: shape of noise */
 } hark_attention_args;
 
 /* Bits of hark_attention_args.accumulate: the gradient is added to what is there. */
@@ -295,7 +320,8 @@ enum {
   HARK_ACCUMULATE_HIERARCHICAL_BIAS = 64,
   HARK_ACCUMULATE_RIDGE = 128,
   HARK_ACCUMULATE_SIGMA = 256,
-  HARK_ACCUMULATE_CONTEXTUAL = 512
+  HARK_ACCUMULATE_CONTEXTUAL = 512,
+  HARK_ACCUMULATE_NOISE = 1024
 };
 
 /* Executes a plan. Errors: HARK_SHAPE_MISMATCH, HARK_INVALID_ARGUMENT, HARK_UNSUPPORTED with a message that names the argument; nothing was

@@ -33,8 +33,8 @@ extern "C" {
   X(ball)                                                                                                                                  \
   X(linear_ridge)                                                                                                                          \
   X(round_bf16)                                                                                                                            \
-  X(linear_bf16)
-
+  X(linear_bf16)                                                                                                                           \
+  X(taken_offsets)
 HARK_EXPERIMENTAL_OPERATORS(HARK_OPERATOR_DECLARE)
 
 /* segment_slots: offsets of `slots` rows for every segment, C min(slots, length of the segment) of them with `fewer`. input offsets i64 [S
@@ -44,6 +44,10 @@ typedef struct hark_segment_slots_attributes {
   int64_t slots, unit;
   bool fewer;
 } hark_segment_slots_attributes;
+
+/* taken_offsets: offsets of segments among the rows that an index takes. inputs index i32 [I], offsets i64 [S + 1]; output i64 [S + 1]: the
+ * number of entries of the index below each offset. Of an ascending index, gather_rows takes segment s to rows y[s] .. y[s + 1] - 1. No
+ * backward. No attributes. */
 
 /* segment_index: the position of every row. input offsets i64 [S + 1]; outputs, i32 [rows / unit, unit] or with a unit of 0 [rows]:
  * position (in units from the start of the segment, at most limit - 1), slot (row % unit) and segment; 0, row % unit and -1 for rows of no

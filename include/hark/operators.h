@@ -52,7 +52,8 @@ extern "C" {
   X(embedding_compact)                                                                                                                     \
   X(tanh)                                                                                                                                  \
   X(unit_rows)                                                                                                                             \
-  X(adafactor)
+  X(adafactor)                                                                                                                             \
+  X(kernel_ridge_posterior)
 
 #define HARK_OPERATOR_DECLARE(name) HARK_API extern const hark_operator hark_op_##name;
 HARK_OPERATORS(HARK_OPERATOR_DECLARE)
@@ -212,7 +213,9 @@ typedef struct hark_attention_attributes {
 
 /* kernel_ridge: attention with normalisation CME as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv],
  * then, absent if the plan does not use them: log_ridge [H or 1] and log_sigma [H or 1], logarithms of the arguments of calls, log_kernel
- * [H or 1, T]. output [B, Lq, H*dv]. Plan, descriptor and report are borrowed until the backward is done. */
+ * [H or 1, T], noise [B, H, Lk]. output [B, Lq, H*dv]. Plan, descriptor and report are borrowed until the backward is done.
+ * kernel_ridge_posterior: the same with two more outputs, variance and log_determinant [B, H, Lq] of hark_attention_args, which also have
+ * gradients: the plan has has_dvariance and has_dlog_determinant, or is forward_only. */
 typedef struct hark_kernel_ridge_attributes {
   const hark_attention_plan *plan;
   const hark_attention_desc *desc; /* if plan is NULL; its type is that of the query */
@@ -224,7 +227,8 @@ typedef struct hark_kernel_ridge_attributes {
  * cost of a row of the factor each (docs/mathematics/kernel-ridge.md). inputs: query [1, R, H*d], key [1, R, Hkv*d], value [1, R, Hkv*dv];
  * the caches, which are changed: cached_key [1, C, Hkv*d], solved [1, C, H*dv'] with dv' = dv rounded up to 16, factor [b (b + 1) / 2, H,
  * 256] with b = C / 16 rounded up, for first_position + R <= C; then, where they apply, log_ridge [H or 1] and log_sigma [H or 1] in place
- * of the attributes' constants, and log_kernel [H or 1, T] with T >= first_position + R. output [1, R, H*dv]. Nothing has to be set before
+ * of the attributes' constants, log_kernel [H or 1, T] with T >= first_position + R, and noise [1, R, H] of the new keys, with which the
+ * ridge may be 0. output [1, R, H*dv]. Nothing has to be set before
  * position 0; to forget the last tokens continue from a lower position. Errors of the forward: as hark_attention_forward() for the same
  * rows. No backward. Report is borrowed. */
 typedef struct hark_kernel_ridge_decode_attributes {

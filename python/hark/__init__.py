@@ -3,14 +3,15 @@
     import hark
     out = hark.attention(query, key, value, structure="hierarchical", causal=True)
 
-``hark.attention`` computes on NumPy arrays; ``hark.attention_vjp`` returns its gradients too; ``hark.reference`` has both in float64 from
+``hark.attention`` computes on NumPy arrays; ``hark.attention_vjp`` returns its gradients too; ``hark.posterior`` and
+``hark.posterior_vjp`` are kernel ridge attention with its variance and log-determinant; ``hark.reference`` has both in float64 from
 the definition. ``hark.op(name)`` is every operator of the library. ``hark.load`` loads trained models, ``hark.runs`` reads metrics of runs,
 ``hark.train`` trains. ``hark.torch`` and ``hark.jax`` have attention for PyTorch and JAX; they are imported only when asked for.
 """
 
 from typing import Any, Optional
 
-from . import _arrays, _library, reference
+from . import _arrays, _library, _posterior, reference
 from ._models import load
 from ._operators import op
 from ._runs import runs
@@ -18,7 +19,7 @@ from ._train import train
 from ._library import set_threads, threads
 
 __version__ = _library.version().decode()
-__all__ = ["attention", "attention_vjp", "load", "op", "reference", "runs", "set_threads", "threads", "train"]
+__all__ = ["attention", "attention_vjp", "load", "op", "posterior", "posterior_vjp", "reference", "runs", "set_threads", "threads", "train"]
 
 
 def attention(
@@ -41,6 +42,7 @@ def attention(
     partition: str = "neighbour",
     coarse_query: str = "default",
     interpolation: str = "constant",
+    grid_columns: int = 0,
     key_lengths: Any = None,
     segments: Any = None,
     offsets: Any = None,
@@ -78,6 +80,8 @@ def attention(
         hierarchy_block, partition, coarse_query, interpolation
                         hierarchical: tokens of a block (16), "neighbour" or "sibling", "default", "mean", "first" or "exact",
                         "constant" or "linear"
+        grid_columns    hierarchical: columns of a picture whose pixels are the rows, in the order of reading; 0: no picture.
+                        hierarchy_block is then a power of 4; not causal, no hierarchical_bias, no log_kernel
         key_lengths     [B], whole numbers: keys at and after them are padding
         segments        [B, L], whole numbers: every run of equal ids is a sequence; negative ids are padding
         offsets         [sequences + 1] into packed rows [1, H, rows, d]; or a pair, those of the queries and of the keys
@@ -118,6 +122,7 @@ def attention(
         "partition": partition,
         "coarse_query": coarse_query,
         "interpolation": interpolation,
+        "grid_columns": grid_columns,
         "key_lengths": key_lengths,
         "segments": segments,
         "offsets": offsets,
@@ -144,3 +149,25 @@ def attention_vjp(query, key, value, *, return_log_sum_exp=False, return_varianc
     contextual, ridge and sigma. Each has the shape of its array. The log-sum-exp and the variance have no gradient.
     """
     return _arrays.attention_vjp(query, key, value, words, return_log_sum_exp, return_variance)
+
+
+def posterior(query, key, value, *, noise=None, **words):
+    """Kernel ridge attention as the posterior of a Gaussian process: a tuple of the fields out, variance and log_determinant.
+
+        out             [B, H, Lq, dv]: V^T M^-1 kappa(K, q), M = kappa(K, K) + lambda I + diag(noise) over the keys that the query sees
+        variance        [B, H, Lq]: kappa(q, q) - kappa(q, K) M^-1 kappa(K, q), without noise
+        log_determinant [B, H, Lq]: log det M
+
+    noise: [B, H, Lk], of the type of query, or an array that can be repeated to it, such as [Lk]: numbers from 0, which are added to lambda.
+    ridge may be left out with it. All other arguments are those of ``hark.attention`` with normalisation "cme".
+    """
+    return _posterior.posterior(query, key, value, noise, words)
+
+
+def posterior_vjp(query, key, value, *, noise=None, **words):
+    """The result of ``hark.posterior`` with the same arguments, and a function of its gradients.
+
+    Returns (result, vjp). ``vjp(dout=None, dvariance=None, dlog_determinant=None)``, the gradients of the three results, returns a dict as
+    that of ``hark.attention_vjp``, with "noise" if it is given. A gradient that is None is zero.
+    """
+    return _posterior.posterior_vjp(query, key, value, noise, words)

@@ -1,4 +1,4 @@
-from typing import Any, Callable, Dict, Literal, Tuple, Union, overload
+from typing import Any, Callable, Dict, Literal, NamedTuple, Optional, Tuple, Union, overload
 
 from numpy.typing import NDArray
 from typing_extensions import Unpack
@@ -96,3 +96,13 @@ def attention_vjp(
     return_variance: bool = ...,
     **words: Unpack[Words[Array]],
 ) -> Tuple[Union[Array, Tuple[Array, Array]], Callable[[Array], Dict[str, Array]]]: ...
+
+class Posterior(NamedTuple):
+    out: Array
+    variance: Array
+    log_determinant: Array
+
+def posterior(query: Array, key: Array, value: Array, *, noise: Optional[Array] = ..., **words: Unpack[Words[Array]]) -> Posterior: ...
+def posterior_vjp(
+    query: Array, key: Array, value: Array, *, noise: Optional[Array] = ..., **words: Unpack[Words[Array]]
+) -> Tuple[Posterior, Callable[..., Dict[str, Array]]]: ...

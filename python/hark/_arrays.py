@@ -85,7 +85,7 @@ def _is_number(value) -> bool:
 class Prepared:
     """Checked arguments of one call."""
 
-    def __init__(self, query, key, value, words, backend="cpu", compute=None, gradients=False):
+    def __init__(self, query, key, value, words, backend="cpu", compute=None, gradients=False, noise=None, statistics=False):
         words = dict(words)
         if "normalization" in words:
             words["normalisation"] = words.pop("normalization")
@@ -131,12 +131,33 @@ class Prepared:
                 core.check_shapes(*[arrays[n].shape for n in ("query", "key", "value")])
         self.inputs = {name: _input(name, arrays[name], dtype) for name in core.INPUTS if name in arrays}
         self._take_hosts(hosts, offsets)
+        if noise is not None:
+            self.inputs["noise"] = self._noise(noise, first)
         layouts = tuple([(name, x.layout) for name, x in self.inputs.items()])
         self.key = (self.options, lib.TYPE_OF_DTYPE[dtype], layouts, tuple(self.hosts), self.sequences, not gradients, self.longest)
+        if statistics:
+            self.key = (*self.key, True)
         self.backend = backend
         # Once for the forward and the backward: asking an array for its address takes longer than setting it.
         self.addresses = [_address(x.array) for x in self.inputs.values()]
         self.host_addresses = [(name, _address(x)) for name, x in self.hosts.items()]
+
+    def _noise(self, given, dtype):
+        """noise, repeated to [B, H, Lk] without a copy."""
+        array = numpy.asarray(given)
+        if array.dtype != dtype:
+            raise TypeError(f"attention: noise is {array.dtype}, expected {dtype}, the type of query")
+        batch, heads = self.inputs["query"].layout[0][:2]
+        shape = (batch, heads, self.inputs["key"].layout[0][2])
+        try:
+            repeated = numpy.broadcast_to(array.astype(self.dtype, copy=False), shape)
+        except ValueError:
+            raise ValueError(f"attention: noise has shape {list(array.shape)}, expected {list(shape)}, or 1 where it is repeated") from None
+        strides = _strides(repeated)
+        if strides is None:
+            repeated = numpy.ascontiguousarray(repeated)
+            strides = core.contiguous(shape)
+        return _Input(repeated, (shape, strides), array.shape)
 
     def _take_hosts(self, hosts, offsets) -> None:
         batch, keys = self.inputs["query"].layout[0][0], self.inputs["key"].layout[0][2]

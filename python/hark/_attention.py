@@ -25,7 +25,12 @@ INPUTS = (
     *("query", "key", "value", "mask", "attention_bias", "log_kernel", "forget", "hierarchical_bias", "query_mask", "ridge", "sigma"),
     "contextual",
 )
-GRADIENTS = ("query", "key", "value", "attention_bias", "log_kernel", "forget", "hierarchical_bias", "ridge", "sigma", "contextual")
+# noise is an input of hark.posterior alone, after those of INPUTS
+GRADIENTS = (
+    *("query", "key", "value", "attention_bias", "log_kernel", "forget", "hierarchical_bias", "ridge", "sigma"),
+    *("contextual", "noise"),
+)
+STATISTICS = ("variance", "log_determinant")
 RANKS = dict(zip(INPUTS, (4, 4, 4, 4, 4, 2, 3, 2, 2, 1, 1, 3)))  # numbers of dimensions
 _BYTES = ("mask", "query_mask")
 _THREE = ["query", "key", "value"]
@@ -53,6 +58,7 @@ class Options(NamedTuple):
     query_offset: Optional[int]
     dropout: float
     directed_kernel: bool
+    grid_columns: int
 
 
 def _word(name: str, value) -> int:
@@ -110,6 +116,7 @@ def options(
     query_offset=None,
     dropout=0.0,
     directed_kernel=False,
+    grid_columns=0,
 ) -> Options:
     """Checks words and numbers. Ridge and sigma are numbers here; given as tensors they are None here.
 
@@ -126,6 +133,8 @@ def options(
         raise ValueError(
             "attention: hierarchy_block, partition, coarse_query and interpolation have no effect without structure 'hierarchical'"
         )
+    if not hierarchical and grid_columns not in (None, 0):
+        raise ValueError("attention: grid_columns has no effect without structure 'hierarchical'")
     return Options(
         _word("structure", structure),
         _truth("causal", causal),
@@ -145,6 +154,7 @@ def options(
         None if query_offset is None else _whole("query_offset", query_offset),
         _number("dropout", dropout),
         _truth("directed_kernel", directed_kernel),
+        _whole("grid_columns", grid_columns),
     )
 
 
@@ -214,9 +224,10 @@ class Frame:
     """A plan and its arguments. ``inputs``: pairs (name, layout) of the tensors that are present, in the order of INPUTS.
 
     ``hosts``: names of the arrays of HOST that are present; ``sequences``: those of a packed batch, or 0. ``forward_only``: no backward.
+    ``statistics``: the backward takes gradients by variance and log-determinant too.
     """
 
-    def __init__(self, context, options, kind, inputs, hosts, sequences, forward_only, longest=0):
+    def __init__(self, context, options, kind, inputs, hosts, sequences, forward_only, longest=0, statistics=False):
         layouts = dict(inputs)
         self.context, self.kind, self.layouts, self.options = context, kind, layouts, options
         query, key, value = layouts["query"][0], layouts["key"][0], layouts["value"][0]
@@ -240,6 +251,7 @@ class Frame:
             "interpolation",
             "dropout",
             "directed_kernel",
+            "grid_columns",
         ):
             setattr(desc, name, getattr(options, name))
         desc.batch, desc.heads, desc.query_length, desc.head_dim = query
@@ -253,6 +265,8 @@ class Frame:
         desc.has_hierarchical_bias = "hierarchical_bias" in layouts
         desc.has_ridge = "ridge" in layouts
         desc.has_sigma = "sigma" in layouts
+        desc.has_noise = "noise" in layouts
+        desc.has_dvariance = desc.has_dlog_determinant = statistics
         if "contextual" in layouts:
             desc.contextual_positions = layouts["contextual"][0][1]
         self.desc, self.plan = desc, c_void_p()
@@ -282,6 +296,9 @@ class Frame:
         self.stream = args.dropout
         self.stream.layer_purpose = ATTENTION_PURPOSE
         if self.cme:
+            for tensor in (args.log_determinant, *[getattr(args, "d" + name) for name in STATISTICS]):
+                _fill(tensor, self.kind, (self.row_shape, contiguous(self.row_shape)))
+                tensor.type = 0
             self.report = s.AttentionReport()
             args.report = ctypes.addressof(self.report)
 
@@ -306,13 +323,16 @@ class Frame:
         if seed is not None:
             self.stream.seed = seed
 
-    def forward(self, addresses, hosts, seed, out, rows, saved) -> None:
+    def forward(self, addresses, hosts, seed, out, rows, saved, determinant=0) -> None:
         """Addresses of the inputs in the frame's order, of pairs (name, address) of HOST, of the results; 0 for what is absent."""
         self._set_inputs(addresses, hosts, seed)
         args = self.args
         self.out.data = out
         self.rows.data = rows
         self.rows.type = self.kind if rows else 0
+        if self.cme:
+            args.log_determinant.data = determinant
+            args.log_determinant.type = self.kind if determinant else 0
         args.saved = saved
         memory = self.context.workspace(self.forward_bytes)
         args.workspace = memory.address
@@ -320,8 +340,10 @@ class Frame:
         if status:
             self.context.complete(status, lib.attention_forward, self.handle, self.plan_address, self.address)
 
-    def backward(self, addresses, hosts, seed, out, rows, saved, dout, dout_strides, gradients) -> None:
-        """gradients: pairs (name, address) of results in the frame's gradient_layouts; the others are not computed."""
+    def backward(self, addresses, hosts, seed, out, rows, saved, dout, dout_strides, gradients, statistics=()) -> None:
+        """gradients: pairs (name, address) of results in the frame's gradient_layouts; the others are not computed. statistics: addresses
+        of the gradients by those of STATISTICS, or 0, for a frame that takes them.
+        """
         self._set_inputs(addresses, hosts, seed)
         args = self.args
         self.out.data = out
@@ -331,6 +353,10 @@ class Frame:
         if dout_strides != self.dout_strides:
             _fill(self.dout, self.kind, (self.out_shape, dout_strides))
             self.dout_strides = dout_strides
+        for name, address in zip(STATISTICS, statistics):
+            tensor = getattr(args, "d" + name)
+            tensor.data = address
+            tensor.type = self.kind if address else 0
         self._request([name for name, _ in gradients])
         for name, address in gradients:
             self.gradients[name].data = address

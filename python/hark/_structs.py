@@ -85,6 +85,10 @@ class AttentionDesc(c.Structure):
         ("product_type", i64),
         ("contextual_positions", i64),
         ("directed_kernel", i64),
+        ("grid_columns", i64),
+        ("has_dvariance", i64),
+        ("has_dlog_determinant", i64),
+        ("has_noise", i64),
     ]
 
 
@@ -137,6 +141,11 @@ class AttentionArgs(c.Structure):
         ("report", pointer),
         ("contextual", Tensor),
         ("dcontextual", Tensor),
+        ("dvariance", Tensor),
+        ("log_determinant", Tensor),
+        ("dlog_determinant", Tensor),
+        ("noise", Tensor),
+        ("dnoise", Tensor),
     ]
 
 

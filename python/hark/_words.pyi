@@ -27,6 +27,7 @@ class Words(TypedDict, Generic[Array], total=False):
     partition: Partition
     coarse_query: CoarseQuery
     interpolation: Interpolation
+    grid_columns: int
     key_lengths: Union[Sequence[int], Array, None]
     segments: Union[Sequence[Sequence[int]], Array, None]
     offsets: Union[Sequence[int], Array, Tuple[Array, Array], None]

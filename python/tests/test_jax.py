@@ -35,6 +35,7 @@ STRUCTURES = {
     "window": {"structure": "window", "window": 3},
     "neighbour": {"structure": "hierarchical", "hierarchy_block": 2},
     "sibling": {"structure": "hierarchical", "hierarchy_block": 4, "partition": "sibling"},
+    "picture": {"structure": "hierarchical", "hierarchy_block": 4, "grid_columns": 3},
     "cme": {"normalisation": "cme"},
     "stick": {"normalisation": "stick_breaking"},
 }
@@ -61,6 +62,8 @@ def term(name, structure):
 
 def allowed(structure, name, causal) -> bool:
     hierarchical = structure in ("neighbour", "sibling")
+    if structure == "picture" and (causal or name not in ("none", "rbf", "key_lengths", "segments")):
+        return False
     if structure == "stick" and (not causal or name == "rbf"):
         return False
     if name == "directed_kernel":

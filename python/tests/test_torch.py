@@ -37,6 +37,7 @@ STRUCTURES = {
     "mean": {"structure": "hierarchical", "hierarchy_block": 2, "coarse_query": "mean"},
     "first": {"structure": "hierarchical", "hierarchy_block": 2, "coarse_query": "first"},
     "linear": {"structure": "hierarchical", "hierarchy_block": 2, "interpolation": "linear"},
+    "picture": {"structure": "hierarchical", "hierarchy_block": 4, "grid_columns": 3},
     "cme": {"normalisation": "cme"},
     "stick": {"normalisation": "stick_breaking"},
 }
@@ -81,6 +82,8 @@ def term(name, structure):
 def allowed(structure, name, causal) -> bool:
     hierarchical = STRUCTURES[structure].get("structure") == "hierarchical"
     if structure == "stick" and not causal:
+        return False
+    if structure == "picture" and (causal or name in ("log_kernel", "directed_kernel", "hierarchical_bias")):
         return False
     if name == "directed_kernel":
         return not causal and structure not in ("cme", "stick")

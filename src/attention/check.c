@@ -119,7 +119,10 @@ static hark_status check_main(hark_context *context, const hark_attention_desc *
     if (limits[i].actual > limits[i].maximum)
       return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: %s is %" PRId64 ", expected at most the plan's %" PRId64, limits[i].text,
                        limits[i].actual, limits[i].maximum);
-  for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) HARK_TRY(check_exact(context, &tensors[i], ADJACENT));
+  /* a backward of CME reads only the shape of out, for dout, which may be absent */
+  const bool no_out = backward && desc->normalisation == HARK_NORMALISATION_CME && !present(&args->out) && !present(&args->dout);
+  const size_t count = sizeof tensors / sizeof tensors[0] - (no_out ? 1 : 0);
+  for (size_t i = 0; i < count; i++) HARK_TRY(check_exact(context, &tensors[i], ADJACENT));
   const expectation lse = {"log_sum_exp", &args->log_sum_exp, type, 3, {batch, desc->heads, queries}, !backward};
   if (desc->normalisation == HARK_NORMALISATION_CME) {
     if (!present(&args->log_sum_exp)) return HARK_OK;
@@ -198,7 +201,7 @@ static hark_status check_contextual(hark_context *context, const hark_attention_
   return check_tables(context, e.name, e.tensor, e.type, e.shape[0], positions, features, &checked->dcontextual);
 }
 
-/* mask, attention_bias, log_kernel and forget. */
+/* mask, attention_bias, log_kernel, forget and noise. */
 static hark_status check_terms(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
                                hark_attention_args *checked) {
   const int64_t batch = args->query.shape[0], queries = args->query.shape[2], keys = args->key.shape[2];
@@ -230,6 +233,11 @@ static hark_status check_terms(hark_context *context, const hark_attention_desc 
   if (desc->has_forget) {
     const expectation forget = {"forget", &args->forget, desc->type, 3, {batch, desc->heads, keys}, false};
     HARK_TRY(check_exact(context, &forget, STRIDED));
+  }
+  if (present(&args->noise) && desc->has_noise == 0) return refuse_extra(context, "noise", "has_noise");
+  if (desc->has_noise != 0) {
+    const expectation noise = {"noise", &args->noise, desc->type, 3, {batch, desc->heads, keys}, false};
+    HARK_TRY(check_exact(context, &noise, STRIDED));
   }
   return check_hierarchy_terms(context, desc, args, checked);
 }
@@ -347,12 +355,14 @@ static hark_status check_gradients(hark_context *context, const hark_attention_d
       {"dattention_bias", "attention_bias", &args->dattention_bias, &args->attention_bias, &checked->dattention_bias, ADJACENT},
       {"dlog_kernel", "log_kernel", &args->dlog_kernel, &args->log_kernel, &checked->dlog_kernel, ADJACENT},
       {"dforget", "forget", &args->dforget, &args->forget, NULL, STRIDED},
+      {"dnoise", "noise", &args->dnoise, &args->noise, NULL, STRIDED},
       {"dhierarchical_bias", "hierarchical_bias", &args->dhierarchical_bias, &args->hierarchical_bias, &checked->dhierarchical_bias,
        ADJACENT},
   };
+  const bool has_statistic = present(&args->dvariance) || present(&args->dlog_determinant); /* dout may then be absent */
   for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++) {
     const bool is_input = gradients[i].gradient == &args->dout;
-    if (!present(gradients[i].gradient) && !is_input) continue;
+    if (!present(gradients[i].gradient) && (!is_input || has_statistic)) continue;
     if (!present(gradients[i].of))
       return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is requested, but %s is absent", gradients[i].name,
                        gradients[i].of_name);
@@ -395,19 +405,37 @@ static hark_status check_memory(hark_context *context, const char *name, const v
 
 /* HARK_NONE marks an absent tensor, whatever its other members contain, such as an address of an earlier call. */
 static void clear_absent(hark_attention_args *args) {
-  hark_tensor *const tensors[] = {&args->query,       &args->key,
-                                  &args->value,       &args->out,
-                                  &args->variance,    &args->log_sum_exp,
-                                  &args->mask,        &args->attention_bias,
-                                  &args->log_kernel,  &args->forget,
-                                  &args->query_mask,  &args->hierarchical_bias,
-                                  &args->ridge,       &args->sigma,
-                                  &args->dout,        &args->dquery,
-                                  &args->dkey,        &args->dvalue,
-                                  &args->dlog_kernel, &args->dattention_bias,
-                                  &args->dforget,     &args->dhierarchical_bias,
-                                  &args->dridge,      &args->dsigma,
-                                  &args->contextual,  &args->dcontextual};
+  hark_tensor *const tensors[] = {&args->query,
+                                  &args->key,
+                                  &args->value,
+                                  &args->out,
+                                  &args->variance,
+                                  &args->log_sum_exp,
+                                  &args->mask,
+                                  &args->attention_bias,
+                                  &args->log_kernel,
+                                  &args->forget,
+                                  &args->query_mask,
+                                  &args->hierarchical_bias,
+                                  &args->ridge,
+                                  &args->sigma,
+                                  &args->dout,
+                                  &args->dquery,
+                                  &args->dkey,
+                                  &args->dvalue,
+                                  &args->dlog_kernel,
+                                  &args->dattention_bias,
+                                  &args->dforget,
+                                  &args->dhierarchical_bias,
+                                  &args->dridge,
+                                  &args->dsigma,
+                                  &args->contextual,
+                                  &args->dcontextual,
+                                  &args->dvariance,
+                                  &args->log_determinant,
+                                  &args->dlog_determinant,
+                                  &args->noise,
+                                  &args->dnoise};
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
     if (!present(tensors[i])) *tensors[i] = (hark_tensor){0};
 }

@@ -20,8 +20,15 @@ static hark_status check_foreign(hark_context *context, const hark_attention_des
   const struct {
     const char *name;
     double value;
-  } fields[] = {{"ridge", desc->ridge}, {"ridge_power", desc->ridge_power}, {"bound", desc->bound},
-                {"unit", desc->unit},   {"has_ridge", desc->has_ridge},     {"has_sigma", desc->has_sigma}};
+  } fields[] = {{"ridge", desc->ridge},
+                {"ridge_power", desc->ridge_power},
+                {"bound", desc->bound},
+                {"unit", desc->unit},
+                {"has_ridge", desc->has_ridge},
+                {"has_sigma", desc->has_sigma},
+                {"has_dvariance", (double)desc->has_dvariance},
+                {"has_dlog_determinant", (double)desc->has_dlog_determinant},
+                {"has_noise", (double)desc->has_noise}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].value != 0)
       return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %s with normalisation %s, expected 0: it belongs to cme",
@@ -45,14 +52,27 @@ static hark_status check_sticks(hark_context *context, const hark_attention_desc
   return HARK_OK;
 }
 
+/* Fields of 64 bits that are true or false. */
+static hark_status check_flags(hark_context *context, const hark_attention_desc *desc) {
+  const struct {
+    const char *name;
+    int64_t value;
+  } flags[] = {
+      {"has_dvariance", desc->has_dvariance}, {"has_dlog_determinant", desc->has_dlog_determinant}, {"has_noise", desc->has_noise}};
+  for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+    if (flags[i].value != 0 && flags[i].value != 1)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is %" PRId64 ", expected 0 or 1", flags[i].name, flags[i].value);
+  return HARK_OK;
+}
+
 static hark_status check_ridge(hark_context *context, const hark_attention_desc *desc) {
   if (desc->has_ridge) {
     if (desc->ridge != 0)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge is %s with has_ridge, expected 0: calls carry ridge",
                        HARK_PRINTED(desc->ridge));
-  } else if (!isfinite(desc->ridge) || desc->ridge <= 0) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge is %s with normalisation cme, expected a finite number above 0",
-                     HARK_PRINTED(desc->ridge));
+  } else if (!isfinite(desc->ridge) || desc->ridge < 0 || (desc->ridge == 0 && desc->has_noise == 0)) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge is %s with normalisation cme, expected a finite number %s",
+                     HARK_PRINTED(desc->ridge), desc->has_noise != 0 ? "from 0" : "above 0");
   }
   HARK_TRY(hark_check_range(context, "attention", "ridge", desc->ridge, desc->type, hark_range_of(desc->type)));
   if (!(desc->ridge_power >= 0 && desc->ridge_power <= 1))
@@ -104,6 +124,7 @@ hark_status hark_attention_resolve_ridge(hark_context *context, hark_attention_d
   if (desc->dropout != 0) return refuse_field(context, "dropout", "its weights are not normalised ones, expected 0");
   if (desc->has_bias) return refuse_field(context, "has_bias", "a kernel with a bias is not positive definite, expected has_log_kernel");
   if (desc->has_forget) return refuse_field(context, "has_forget", "a kernel with gates is not symmetric");
+  HARK_TRY(check_flags(context, desc));
   HARK_TRY(check_ridge(context, desc));
   return check_similarity(context, desc);
 }
@@ -127,6 +148,49 @@ static hark_status check_vector(hark_context *context, const char *name, const h
   return HARK_OK;
 }
 
+/* A number for each query row, [B, H, Lq] contiguous. */
+static hark_status check_rows(hark_context *context, const char *name, const hark_tensor *tensor, const hark_attention_desc *desc,
+                              const hark_tensor *query) {
+  char text[HARK_SHAPE_TEXT_BYTES];
+  if (tensor->type != desc->type)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is %s, expected %s", name, hark_type_name(tensor->type),
+                     hark_type_name(desc->type));
+  if (tensor->rank != 3 || tensor->shape[0] != query->shape[0] || tensor->shape[1] != query->shape[1] ||
+      tensor->shape[2] != query->shape[2])
+    return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: %s has shape %s, expected [%" PRId64 ", %" PRId64 ", %" PRId64 "]", name,
+                     hark_shape_text(tensor, text, sizeof text), query->shape[0], query->shape[1], query->shape[2]);
+  if (!hark_tensor_is_contiguous(tensor))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is strided, expected contiguous", name);
+  if (hark_tensor_count(tensor) > 0 && (tensor->data == NULL || (uintptr_t)tensor->data % hark_type_bytes(tensor->type) != 0))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is at %p, expected data aligned to its element", name, tensor->data);
+  return HARK_OK;
+}
+
+/* The statistics of rows, and in the backward their gradients. */
+static hark_status check_statistics(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
+                                    bool backward) {
+  const struct {
+    const char *name, *gradient_name, *field;
+    const hark_tensor *tensor, *gradient;
+    int64_t has_gradient;
+  } rows[] = {{"variance", "dvariance", "has_dvariance", &args->variance, &args->dvariance, desc->has_dvariance},
+              {"log_determinant", "dlog_determinant", "has_dlog_determinant", &args->log_determinant, &args->dlog_determinant,
+               desc->has_dlog_determinant}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    const bool given = rows[i].tensor->type != HARK_NONE, has_gradient = backward && rows[i].gradient->type != HARK_NONE;
+    if (desc->normalisation != HARK_NORMALISATION_CME && (given || has_gradient))
+      return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is given with normalisation %s, which has none",
+                       given ? rows[i].name : rows[i].gradient_name, hark_attention_normalisation_name(desc->normalisation));
+    if (given) HARK_TRY(check_rows(context, rows[i].name, rows[i].tensor, desc, &args->query));
+    if (!has_gradient) continue;
+    if (rows[i].has_gradient == 0)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is given, but the plan was made without %s", rows[i].gradient_name,
+                       rows[i].field);
+    HARK_TRY(check_rows(context, rows[i].gradient_name, rows[i].gradient, desc, &args->query));
+  }
+  return HARK_OK;
+}
+
 hark_status hark_attention_check_ridge(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
                                        bool backward) {
   const struct {
@@ -147,23 +211,7 @@ hark_status hark_attention_check_ridge(hark_context *context, const hark_attenti
     if (backward && vectors[i].gradient->type != HARK_NONE)
       HARK_TRY(check_vector(context, vectors[i].gradient_name, vectors[i].gradient, desc, vectors[i].tensor->shape[0]));
   }
-  if (args->variance.type == HARK_NONE) return HARK_OK;
-  if (desc->normalisation != HARK_NORMALISATION_CME)
-    return hark_fail(context, HARK_UNSUPPORTED, "attention: variance is given with normalisation softmax, which has none");
-  const hark_tensor *variance = &args->variance, *query = &args->query;
-  char text[HARK_SHAPE_TEXT_BYTES];
-  if (variance->type != desc->type)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: variance is %s, expected %s", hark_type_name(variance->type),
-                     hark_type_name(desc->type));
-  if (variance->rank != 3 || variance->shape[0] != query->shape[0] || variance->shape[1] != query->shape[1] ||
-      variance->shape[2] != query->shape[2])
-    return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: variance has shape %s, expected [%" PRId64 ", %" PRId64 ", %" PRId64 "]",
-                     hark_shape_text(variance, text, sizeof text), query->shape[0], query->shape[1], query->shape[2]);
-  if (!hark_tensor_is_contiguous(variance))
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: variance is strided, expected contiguous");
-  if (hark_tensor_count(variance) > 0 && (variance->data == NULL || (uintptr_t)variance->data % hark_type_bytes(variance->type) != 0))
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: variance is at %p, expected data aligned to its element", variance->data);
-  return HARK_OK;
+  return check_statistics(context, desc, args, backward);
 }
 
 /* Cost with n = Lk, m = Lq, pairs the visible (query, key) pairs, in multiply-adds per head:
@@ -172,7 +220,9 @@ hark_status hark_attention_check_ridge(hark_context *context, const hark_attenti
  *               full: R^-T U again n^2 dv / 2; causal: Z = R^-1 kappa(K, Q), p^2 / 2 for a query that sees p keys
  *     backward  the forward without its last product; then
  *               full: dalpha = kappa dY pairs dv, two solves n^2 dv, dM = dV alpha^T n^2 dv / 2
- *               causal: two solves with R^T p^2 per query, dM = - sum of z dB^T p^2
+ *               causal: two solves with R^T p^2 per query, dM = - sum of z dB^T p^2; full with dvariance or
+ *               dlog_determinant the same, p = n
+ *               dlog_determinant: R^-1 and R^-T diag R^-1, n^3 / 6 each
  *               both: dY products pairs (2 dv), gradients of logits to q and k pairs 2 d and n^2 d */
 /* Sums over causal rows of the visible keys, and of their squares: row r sees r + Lk - Lq + 1 keys, limited to 0 .. Lk. */
 static void count_causal(const hark_attention_desc *desc, double *seen, double *squares) {
@@ -189,10 +239,13 @@ double hark_attention_ridge_operations(const hark_attention_desc *desc, bool bac
   double pairs = n * m, squares = 0;
   if (desc->causal) count_causal(desc, &pairs, &squares);
   const double factor = n * n * d / 2 + n * n * n / 6 + n * n * dv / 2 + pairs * d;
-  double total = factor + (desc->causal ? squares / 2 : n * n * dv / 2);
+  const bool by_rows = desc->causal || (backward && (desc->has_dvariance != 0 || desc->has_dlog_determinant != 0));
+  if (!desc->causal && by_rows) squares = m * n * n;
+  double total = factor + (by_rows ? squares / 2 : n * n * dv / 2);
   if (!backward)
     total += pairs * dv;
   else
-    total += (desc->causal ? 2 * squares : pairs * dv + 3 * n * n * dv / 2) + 2 * pairs * dv + 2 * pairs * d + n * n * d;
+    total += (by_rows ? 2 * squares : pairs * dv + 3 * n * n * dv / 2) + 2 * pairs * dv + 2 * pairs * d + n * n * d;
+  if (backward && desc->has_dlog_determinant != 0) total += n * n * n / 3;
   return 2 * total * (double)desc->batch * (double)desc->heads;
 }

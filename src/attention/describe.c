@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "attention/layer.h"
+#include "backend/grid.h"
 #include "backend/hierarchy.h"
 #include "core/range.h"
 #include "core/structs.h"
@@ -137,7 +138,8 @@ static hark_status check_foreign_fields(hark_context *context, const hark_attent
                 {"partition", (int64_t)desc->partition},
                 {"coarse_query", (int64_t)desc->coarse_query},
                 {"interpolation", (int64_t)desc->interpolation},
-                {"has_hierarchical_bias", desc->has_hierarchical_bias}};
+                {"has_hierarchical_bias", desc->has_hierarchical_bias},
+                {"grid_columns", desc->grid_columns}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].value != 0)
       return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %" PRId64 " with structure %s, expected 0: it belongs to hierarchical",
@@ -158,6 +160,34 @@ static hark_status check_hierarchy_inputs(hark_context *context, const hark_atte
                      "has_hierarchical_bias or has_log_kernel");
   if (desc->has_forget)
     return hark_fail(context, HARK_UNSUPPORTED, "attention: has_forget with structure hierarchical: gates differ inside a cell");
+  return HARK_OK;
+}
+
+static hark_status refuse_grid(hark_context *context, const hark_attention_desc *desc, const char *reason) {
+  return hark_fail(context, HARK_UNSUPPORTED, "attention: grid_columns is %" PRId64 " %s", desc->grid_columns, reason);
+}
+
+/* A picture: blocks are squares, whose sides are halved as often as needed. Biases and kernels are functions of one distance, and two
+ * pixels have two: rows and columns. */
+static hark_status check_grid(hark_context *context, const hark_attention_desc *desc) {
+  if (desc->grid_columns == 0) return HARK_OK;
+  if (desc->grid_columns < 0 || desc->grid_columns > MAXIMUM_EXTENT)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "attention: grid_columns is %" PRId64 ", expected 0 (no picture), or 1 to 2^40 columns of a picture",
+                     desc->grid_columns);
+  if (hark_grid_side(desc->hierarchy_block) == 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "attention: hierarchy_block is %" PRId64
+                     " with grid_columns, expected a power of 4 (4, 16, 64, ...): the cells of a square block whose side is a power of 2",
+                     desc->hierarchy_block);
+  if (desc->causal) return refuse_grid(context, desc, "with causal, expected 0: cells of a picture have pixels before and after a query");
+  if (desc->partition != HARK_PARTITION_NEIGHBOUR) return refuse_grid(context, desc, "with partition sibling, expected neighbour");
+  if (desc->coarse_query == HARK_COARSE_QUERY_FIRST)
+    return refuse_grid(context, desc, "with coarse_query first, expected mean or exact: only causal attention needs the first query");
+  if (desc->interpolation != HARK_INTERPOLATION_CONSTANT) return refuse_grid(context, desc, "with interpolation linear, expected constant");
+  if (desc->has_hierarchical_bias)
+    return refuse_grid(context, desc, "with has_hierarchical_bias, expected 0: the bias is indexed by one distance");
+  if (desc->has_log_kernel) return refuse_grid(context, desc, "with has_log_kernel, expected 0: log G is a function of one distance");
   return HARK_OK;
 }
 
@@ -198,6 +228,7 @@ static hark_status check_hierarchy(hark_context *context, hark_attention_desc *d
                        "attention: interpolation is %d, expected HARK_INTERPOLATION_CONSTANT or HARK_INTERPOLATION_LINEAR",
                        (int)desc->interpolation);
   }
+  HARK_TRY(check_grid(context, desc));
   return check_hierarchy_inputs(context, desc);
 }
 

@@ -25,7 +25,8 @@ static bool requests_gradient(const hark_attention_args *args) {
                                           &args->dhierarchical_bias,
                                           &args->dridge,
                                           &args->dsigma,
-                                          &args->dcontextual};
+                                          &args->dcontextual,
+                                          &args->dnoise};
   for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++)
     if (gradients[i]->type != HARK_NONE) return true;
   return false;

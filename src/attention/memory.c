@@ -9,7 +9,7 @@
 #include "attention/layer.h"
 #include "core/overlap.h"
 
-#define MOST_REGIONS 32
+#define MOST_REGIONS 48
 #define MOST_BLOCKS 8
 
 typedef struct region_list {
@@ -63,7 +63,8 @@ static hark_status add_written(hark_context *context, region_list *list, const c
 static hark_status add_outputs(hark_context *context, region_list *list, const hark_attention_args *args) {
   HARK_TRY(add_written(context, list, "out", &args->out, false, 0));
   HARK_TRY(add_written(context, list, "log_sum_exp", &args->log_sum_exp, false, 0));
-  return add_written(context, list, "variance", &args->variance, false, 0);
+  HARK_TRY(add_written(context, list, "variance", &args->variance, false, 0));
+  return add_written(context, list, "log_determinant", &args->log_determinant, false, 0);
 }
 
 /* Bits of `over`: gradients that may be in the memory of their input. */
@@ -82,10 +83,13 @@ static hark_status add_gradients(hark_context *context, region_list *list, const
                    {"dhierarchical_bias", &args->dhierarchical_bias, true, 0},
                    {"dridge", &args->dridge, false, 0},
                    {"dsigma", &args->dsigma, false, 0},
-                   {"dcontextual", &args->dcontextual, true, 0}};
+                   {"dcontextual", &args->dcontextual, true, 0},
+                   {"dnoise", &args->dnoise, false, 0}};
   for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++)
     HARK_TRY(add_written(context, list, gradients[i].name, gradients[i].tensor, gradients[i].summed, gradients[i].kin));
   add(list, "dout", &args->dout, false);
+  add(list, "dvariance", &args->dvariance, false);
+  add(list, "dlog_determinant", &args->dlog_determinant, false);
   add(list, "out", &args->out, false);
   add(list, "log_sum_exp", &args->log_sum_exp, false);
   return HARK_OK;
@@ -105,6 +109,7 @@ static void add_inputs(region_list *list, const hark_attention_args *args) {
   add(list, "ridge", &args->ridge, false);
   add(list, "sigma", &args->sigma, false);
   add(list, "contextual", &args->contextual, false);
+  add(list, "noise", &args->noise, false);
   add_bytes(list, "key_lengths", args->key_lengths, (size_t)args->query.shape[0] * number, false);
   add_bytes(list, "query_offsets", args->query_offsets, offsets, false);
   add_bytes(list, "key_offsets", args->key_offsets, offsets, false);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "attention/layer.h"
+#include "backend/grid.h"
 #include "backend/hierarchy.h"
 #include "core/structs.h"
 #include "io/number.h"
@@ -106,6 +107,14 @@ static double hierarchy_blocks(const hark_attention_desc *desc, int *levels) {
   return hark_hierarchy_blocks(&h, filled.coarse_query == HARK_COARSE_QUERY_EXACT);
 }
 
+/* The picture of the maximum length. A block that would be refused counts as the default, and a row has no more columns than pixels. */
+static hark_grid grid_of(const hark_attention_desc *desc) {
+  hark_attention_desc filled = *desc;
+  if (hark_grid_side(filled.hierarchy_block) == 0) filled.hierarchy_block = HARK_HIERARCHY_DEFAULT_BLOCK;
+  filled.grid_columns = hark_min(filled.grid_columns, hark_max(1, filled.key_length));
+  return hark_grid_make(&filled, filled.key_length);
+}
+
 /* Keys that a query sees in a sequence of the maximum lengths at the default query offset; dense or window. */
 static int64_t visible_keys(const hark_attention_desc *desc, int64_t row) {
   const bool window = desc->structure == HARK_STRUCTURE_WINDOW;
@@ -118,6 +127,10 @@ static int64_t visible_keys(const hark_attention_desc *desc, int64_t row) {
 
 /* Visible pairs of one head of such a sequence. */
 static double visible_pairs(const hark_attention_desc *desc) {
+  if (desc->structure == HARK_STRUCTURE_HIERARCHICAL && desc->grid_columns > 0) {
+    const hark_grid grid = grid_of(desc);
+    return hark_grid_entries(&grid, desc->coarse_query == HARK_COARSE_QUERY_EXACT);
+  }
   if (desc->structure == HARK_STRUCTURE_HIERARCHICAL) {
     const double block = desc->hierarchy_block == 0 ? HARK_HIERARCHY_DEFAULT_BLOCK : (double)desc->hierarchy_block;
     int levels;
@@ -182,6 +195,14 @@ static void append_number(text_buffer *buffer, const char *name, double number) 
 
 static void print_hierarchy(text_buffer *buffer, const hark_attention_desc *desc) {
   static const char *const queries[] = {"default", "mean", "first", "exact"};
+  if (desc->grid_columns > 0) {
+    const hark_grid grid = grid_of(desc);
+    append(buffer, ", %" PRId64 " columns, %s coarse queries, levels %d, blocks of %" PRId64 "x%" PRId64, desc->grid_columns,
+           queries[desc->coarse_query], grid.levels, grid.side, grid.side);
+    append(buffer, ", a head %.0f entries, %.4g and %.4g operations", visible_pairs(desc), hark_attention_desc_operations(desc, false),
+           hark_attention_desc_operations(desc, true));
+    return;
+  }
   int levels;
   const double blocks = hierarchy_blocks(desc, &levels);
   append(buffer, ", %s partition, %s coarse queries%s", desc->partition == HARK_PARTITION_SIBLING ? "sibling" : "neighbour",
@@ -200,6 +221,7 @@ static void print_ridge(text_buffer *buffer, const hark_attention_desc *desc) {
   else
     append_number(buffer, ", ridge ", desc->ridge);
   if (desc->ridge_power != 0) append_number(buffer, " x keys^", desc->ridge_power);
+  if (desc->has_noise != 0) append(buffer, ", noise");
 }
 
 int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_t size) {

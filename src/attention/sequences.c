@@ -11,7 +11,7 @@
 #include "attention/layer.h"
 
 hark_attention_walk hark_attention_walk_start(const hark_attention_args *args, bool causal, bool backward) {
-  return (hark_attention_walk){.args = args, .causal = causal, .keyless = !backward && args->variance.type != HARK_NONE};
+  return (hark_attention_walk){.args = args, .causal = causal, .keyless = (backward ? args->dvariance : args->variance).type != HARK_NONE};
 }
 
 static bool next_ragged(hark_attention_walk *walk, hark_attention_sequence *out) {
@@ -88,7 +88,7 @@ static hark_status clear_rows(hark_context *context, const hark_tensor *tensor, 
   return HARK_OK;
 }
 
-/* Sets rows [from, to) of all heads of an item of log_sum_exp or variance [B, H, L] to `value`. */
+/* Sets rows [from, to) of all heads of an item of a statistic [B, H, L], such as log_sum_exp, to `value`. */
 static hark_status clear_statistic(hark_context *context, const hark_tensor *tensor, double value, int64_t item, int64_t from, int64_t to) {
   enum { PIECE = 64 };
   if (tensor->type == HARK_NONE || from >= to) return HARK_OK;
@@ -128,7 +128,7 @@ static hark_status clear_term(hark_context *context, const hark_tensor *tensor, 
 
 /* The tensors whose gaps are cleared: rows of the query side and of the key side. */
 typedef struct gap_tensors {
-  hark_tensor query_side, log_sum_exp, variance, key_side[2];
+  hark_tensor query_side, log_sum_exp, variance, log_determinant, key_side[2];
   int64_t query_rows, key_rows;
 } gap_tensors;
 
@@ -137,6 +137,7 @@ static hark_status clear_gap(hark_context *context, const gap_tensors *tensors, 
   HARK_TRY(clear_rows(context, &tensors->query_side, item, query_from, query_to));
   HARK_TRY(clear_statistic(context, &tensors->log_sum_exp, -INFINITY, item, query_from, query_to));
   HARK_TRY(clear_statistic(context, &tensors->variance, 0, item, query_from, query_to));
+  HARK_TRY(clear_statistic(context, &tensors->log_determinant, 0, item, query_from, query_to));
   HARK_TRY(clear_rows(context, &tensors->key_side[0], item, key_from, key_to));
   return clear_rows(context, &tensors->key_side[1], item, key_from, key_to);
 }
@@ -150,6 +151,7 @@ hark_status hark_attention_clear(hark_context *context, const hark_attention_arg
     HARK_TRY(clear_term(context, &args->dhierarchical_bias, args->accumulate & HARK_ACCUMULATE_HIERARCHICAL_BIAS));
     HARK_TRY(clear_term(context, &args->dridge, args->accumulate & HARK_ACCUMULATE_RIDGE));
     HARK_TRY(clear_term(context, &args->dsigma, args->accumulate & HARK_ACCUMULATE_SIGMA));
+    HARK_TRY(clear_term(context, &args->dnoise, args->accumulate & HARK_ACCUMULATE_NOISE));
     HARK_TRY(clear_term(context, &args->dcontextual, args->accumulate & HARK_ACCUMULATE_CONTEXTUAL));
     if (!(args->accumulate & HARK_ACCUMULATE_QUERY)) tensors.query_side = args->dquery;
     if (!(args->accumulate & HARK_ACCUMULATE_KEY)) tensors.key_side[0] = args->dkey;
@@ -158,6 +160,7 @@ hark_status hark_attention_clear(hark_context *context, const hark_attention_arg
     tensors.query_side = args->out;
     tensors.log_sum_exp = args->log_sum_exp;
     tensors.variance = args->variance;
+    tensors.log_determinant = args->log_determinant;
   }
   hark_attention_walk walk = hark_attention_walk_start(args, causal, backward);
   hark_attention_sequence sequence;

@@ -20,6 +20,8 @@ static void explain(const hark_attention_plan *plan, char *why, size_t size) {
     (void)snprintf(why, size, "structure is dense");
   else if (desc->normalisation != HARK_NORMALISATION_SOFTMAX)
     (void)snprintf(why, size, "normalisation is not softmax");
+  else if (desc->grid_columns > 0)
+    (void)snprintf(why, size, "grid_columns is %" PRId64, desc->grid_columns);
   else if (desc->type != HARK_F32)
     (void)snprintf(why, size, "type is not f32");
   else if (desc->structure == HARK_STRUCTURE_HIERARCHICAL && desc->interpolation != HARK_INTERPOLATION_CONSTANT)

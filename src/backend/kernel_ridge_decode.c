@@ -72,6 +72,7 @@ bool hark_ridge_decode_read(hark_ridge_decode *d) {
   const hark_tensor *table = input(d->call, HARK_RIDGE_DECODE_LOG_KERNEL);
   const hark_ridge_given given = {.type = d->call->inputs[HARK_RIDGE_DECODE_QUERY].type,
                                   .rbf = d->rbf,
+                                  .noisy = input(d->call, HARK_RIDGE_DECODE_NOISE) != NULL,
                                   .ridge = parameter(d->call, HARK_RIDGE_DECODE_LOG_RIDGE, d->head, d->is->ridge),
                                   .slope = 1,
                                   .sigma = parameter(d->call, HARK_RIDGE_DECODE_LOG_SIGMA, d->head, d->is->sigma),
@@ -81,6 +82,16 @@ bool hark_ridge_decode_read(hark_ridge_decode *d) {
                                   .table_row = d->table_row,
                                   .distances = d->is->first_position + d->rows};
   return hark_ridge_parameters_make(&given, d->head, d->record, &d->parameters);
+}
+
+bool hark_ridge_decode_added(const hark_ridge_decode *d, int64_t row, double *out) {
+  const hark_tensor *given = input(d->call, HARK_RIDGE_DECODE_NOISE);
+  const int64_t at = row * d->is->heads + d->head;
+  const double noise = given == NULL             ? 0
+                       : given->type == HARK_F64 ? ((const double *)given->data)[at]
+                                                 : (double)((const float *)given->data)[at];
+  return hark_ridge_added(&d->parameters, d->call->inputs[HARK_RIDGE_DECODE_QUERY].type, noise, d->head, d->is->first_position + row,
+                          d->record, out);
 }
 
 static hark_status check_report(hark_context *context, const hark_call *call, const char *name, const hark_tensor *tensor) {

@@ -1,6 +1,6 @@
 /* kernel_ridge_decode.h - the layout of the cache of kernel ridge (CME) attention that reads token by token, for every backend.
  *
- *     M = kappa(K, K) + lambda I = R R^T,   U = R^-1 V        a new token is one row of R and one of U
+ *     M = kappa(K, K) + lambda I + diag(noise) = R R^T,   U = R^-1 V        a new token is one row of R and one of U
  *
  * The triangle grows by bands of 16 rows, all heads of a band together. So the numbers of the first n tokens are at the beginning of the
  * cache, whatever its capacity. Within a band the rows of a head have the same length, zero after the diagonal:
@@ -30,6 +30,7 @@ enum {
   HARK_RIDGE_DECODE_LOG_RIDGE,
   HARK_RIDGE_DECODE_LOG_SIGMA,
   HARK_RIDGE_DECODE_LOG_KERNEL,
+  HARK_RIDGE_DECODE_NOISE,
   HARK_RIDGE_DECODE_INPUTS
 };
 
@@ -74,6 +75,9 @@ HARK_MUST_CHECK hark_status hark_ridge_decode_workspace(hark_context *context, c
 hark_ridge_decode hark_ridge_decode_open(const hark_call *call, int64_t head);
 /* Ridge, sigma and table of the head; false, with the reason in the record, if one is out of range. */
 bool hark_ridge_decode_read(hark_ridge_decode *d);
+/* *out <- lambda and the noise of the key of a new row, which are added to its diagonal entry; false, with the reason in the record, if the
+ * noise is out of range or both are 0. */
+bool hark_ridge_decode_added(const hark_ridge_decode *d, int64_t row, double *out);
 /* begin clears the records of all heads, and refuses a report in the memory of the call's tensors; end reports their troubles and mended
  * pivots. Errors of begin: HARK_INVALID_ARGUMENT. */
 HARK_MUST_CHECK hark_status hark_ridge_decode_begin(hark_context *context, const hark_call *call);

@@ -35,8 +35,9 @@ bool hark_ridge_parameters_make(const hark_ridge_given *given, int64_t system, h
       .sigma = sigma, .scale = given->rbf ? 1 / (sigma * sigma) : given->scale, .shift = given->rbf ? 0 : given->scale * given->bound};
   out->lambda = ridge * given->slope * exp(-out->shift);
   const hark_range range = hark_range_of(given->type);
-  if (!hark_is_within(range, ridge) || !(out->lambda <= range.most)) {
-    hark_ridge_trouble(record, system, HARK_RIDGE_BAD_RIDGE, 0, hark_is_within(range, ridge) ? out->lambda : ridge);
+  const bool is_ridge = hark_is_within(range, ridge) || (given->noisy && ridge == 0);
+  if (!is_ridge || !(out->lambda <= range.most)) {
+    hark_ridge_trouble(record, system, HARK_RIDGE_BAD_RIDGE, 0, is_ridge ? out->lambda : ridge);
     return false;
   }
   if (given->rbf && !hark_is_within(hark_range_of_sigma(given->type), sigma)) {
@@ -62,6 +63,7 @@ bool hark_ridge_read(const hark_attention_call *run, int64_t head, int64_t keys,
   const hark_attention_args *args = run->args;
   hark_ridge_given given = {.type = desc->type,
                             .rbf = desc->kernel == HARK_KERNEL_RBF,
+                            .noisy = desc->has_noise != 0,
                             .ridge = desc->has_ridge ? vector_of_head(&args->ridge, head) : desc->ridge,
                             .sigma = desc->has_sigma ? vector_of_head(&args->sigma, head) : desc->sigma,
                             .scale = desc->scale,
@@ -73,6 +75,33 @@ bool hark_ridge_read(const hark_attention_call *run, int64_t head, int64_t keys,
     given.distances = hark_min(args->log_kernel.shape[1], hark_ridge_distances(desc));
   }
   return hark_ridge_parameters_make(&given, system, record, out);
+}
+
+static int64_t noise_index(const hark_tensor *noise, const hark_attention_sequence *sequence, int64_t head, int64_t key) {
+  return sequence->item * noise->stride[0] + head * noise->stride[1] + (sequence->key_row + key) * noise->stride[2];
+}
+
+double hark_ridge_noise(const hark_attention_args *args, const hark_attention_sequence *sequence, int64_t head, int64_t key) {
+  const hark_tensor *noise = &args->noise;
+  return noise->type == HARK_NONE ? 0 : get(noise, noise_index(noise, sequence, head, key));
+}
+
+bool hark_ridge_added(const hark_ridge_parameters *is, hark_type type, double noise, int64_t system, int64_t row, hark_ridge_record *record,
+                      double *out) {
+  *out = is->lambda + noise * exp(-is->shift);
+  if (!(noise >= 0) || !(*out <= hark_range_of(type).most)) { /* NaN fails */
+    hark_ridge_trouble(record, system, HARK_RIDGE_BAD_NOISE, row, noise);
+    return false;
+  }
+  if (is->lambda > 0 || noise > 0) return true;
+  hark_ridge_trouble(record, system, HARK_RIDGE_NO_NOISE, row, 0);
+  return false;
+}
+
+void hark_ridge_give_noise(const hark_attention_args *args, const hark_attention_sequence *sequence, int64_t head, int64_t key,
+                           const hark_ridge_parameters *is, double ddiagonal) {
+  const hark_tensor *dnoise = &args->dnoise;
+  if (dnoise->type != HARK_NONE) add(dnoise, noise_index(dnoise, sequence, head, key), ddiagonal * exp(-is->shift));
 }
 
 void hark_ridge_records_clear(hark_ridge_record *records, int64_t count) {
@@ -133,6 +162,16 @@ static hark_status fail(hark_context *context, hark_type storage, int64_t item, 
       return hark_fail(context, HARK_INVALID_ARGUMENT,
                        "attention: sigma of head %" PRId64 " is %s, expected a finite number above 0, in %s %.3g to %.3g", head,
                        HARK_PRINTED(record->value), type, of_sigma.least, of_sigma.most);
+    case HARK_RIDGE_BAD_NOISE:
+      return hark_fail(context, HARK_INVALID_ARGUMENT,
+                       "attention: item %" PRId64 ", head %" PRId64 ": the noise of key row %" PRId64
+                       " is %s, expected a number from 0, in %s to %.3g",
+                       item, head, row, HARK_PRINTED(record->value), type, of_numbers.most);
+    case HARK_RIDGE_NO_NOISE:
+      return hark_fail(context, HARK_INVALID_ARGUMENT,
+                       "attention: item %" PRId64 ", head %" PRId64 ": ridge and noise of key row %" PRId64
+                       " are 0, expected one of them above 0",
+                       item, head, row);
     case HARK_RIDGE_BAD_TABLE:
       return hark_fail(context, HARK_NOT_FINITE,
                        "attention: log_kernel of head %" PRId64 " is %s at distance %" PRId64 ", expected at most %s", head,

@@ -28,6 +28,8 @@ typedef enum hark_ridge_kind {
   HARK_RIDGE_FINE,
   HARK_RIDGE_BAD_RIDGE,
   HARK_RIDGE_BAD_SIGMA,
+  HARK_RIDGE_BAD_NOISE, /* not from 0, or beyond the range */
+  HARK_RIDGE_NO_NOISE,  /* ridge and noise are 0 */
   HARK_RIDGE_BAD_QUERY, /* not finite: */
   HARK_RIDGE_BAD_KEY,
   HARK_RIDGE_BAD_VALUE,
@@ -51,6 +53,7 @@ typedef struct hark_ridge_parameters {
 typedef struct hark_ridge_given {
   hark_type type;
   bool rbf;
+  bool noisy;                    /* keys have noise: the ridge may be 0 */
   double ridge, slope;           /* lambda = ridge slope, before the shift */
   double sigma, scale, bound;    /* as in a descriptor */
   const hark_tensor *log_kernel; /* NULL: none */
@@ -64,6 +67,16 @@ bool hark_ridge_parameters_make(const hark_ridge_given *given, int64_t system, s
 /* The same for a run. `keys`: the number of visible keys. */
 bool hark_ridge_read(const hark_attention_call *run, int64_t head, int64_t keys, int64_t system, struct hark_ridge_record *record,
                      hark_ridge_parameters *out);
+
+/* The noise of a key of the sequence; 0 without noise. */
+double hark_ridge_noise(const hark_attention_args *args, const hark_attention_sequence *sequence, int64_t head, int64_t key);
+/* *out <- what is added to a key's diagonal entry of kappa(K, K): lambda and the key's noise, relative to the shifted kernel. False, with
+ * a record of the row, if the noise is out of range or both are 0. */
+bool hark_ridge_added(const hark_ridge_parameters *is, hark_type type, double noise, int64_t system, int64_t row,
+                      struct hark_ridge_record *record, double *out);
+/* Adds to an element of dnoise, if it is requested: ddiagonal is the gradient of the key's diagonal entry. */
+void hark_ridge_give_noise(const hark_attention_args *args, const hark_attention_sequence *sequence, int64_t head, int64_t key,
+                           const hark_ridge_parameters *is, double ddiagonal);
 
 /* Troubles and mended pivots that one worker found, on a separate cache line. `system` is sequence * heads + head; rows count in the batch
  * item. */

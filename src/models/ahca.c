@@ -33,8 +33,7 @@ static double output_deviation_of(const hark_network *network, int64_t in) {
   return hark_ahca_deviation(in) / sqrt(2.0 * (double)network->config.layers);
 }
 
-/* What an element of x, an embedded token, has; vectors that are of size 1 come out so (`embedding.features`). */
-static double content_deviation(const hark_network_config *config) {
+double hark_ahca_content_deviation(const hark_network_config *config) {
   if (config->features > 0) return 1;
   return config->embedding_deviation != 0 ? config->embedding_deviation : HARK_INITIAL_DEVIATION;
 }
@@ -46,7 +45,7 @@ static double slot_deviation(const hark_network_config *config) {
   const int64_t rows = options->primary_pool == HARK_AHCA_POOL_ATTENTION ? options->chunk_size
                        : options->primary_pool == HARK_AHCA_POOL_AVERAGE ? hark_ceil_div(options->chunk_size, options->primary_slots)
                                                                          : 1;
-  return content_deviation(config) / sqrt((double)rows);
+  return hark_ahca_content_deviation(config) / sqrt((double)rows);
 }
 
 hark_status hark_ahca_declare_table(hark_context *context, hark_network *network, const char *name, int64_t rows, int64_t width,
@@ -147,7 +146,7 @@ static hark_status declare_boundary(hark_context *context, hark_network *network
   const hark_parameter_spec weight = {
       .rank = 2, .shape = {width, width}, .initial = HARK_INITIAL_IDENTITY, .decays = true, .compact = true};
   const hark_parameter_spec bias = {
-      .rank = 1, .shape = {width}, .initial = HARK_INITIAL_CONSTANT, .value = content_deviation(&network->config)};
+      .rank = 1, .shape = {width}, .initial = HARK_INITIAL_CONSTANT, .value = hark_ahca_content_deviation(&network->config)};
   static const char *const names[] = {"boundary.query", "boundary.key"};
   hark_linear *const layers[] = {&ahca->boundary_query, &ahca->boundary_key};
   for (int i = 0; i < 2; i++) {
@@ -170,7 +169,7 @@ static hark_status declare_positions(hark_context *context, hark_network *networ
     int64_t rows, width;
     double deviation;
     hark_parameter_id *table;
-  } tables[] = {{"embedding.in_chunk", hark_min(sizes.maximum, config->context), sizes.primary_width, content_deviation(config),
+  } tables[] = {{"embedding.in_chunk", hark_min(sizes.maximum, config->context), sizes.primary_width, hark_ahca_content_deviation(config),
                  &ahca->in_chunk_table},
                 {"embedding.chunk", sizes.chunks, sizes.secondary_width, slot_deviation(config), &ahca->chunk_table},
                 {"embedding.slot", config->ahca.primary_slots, sizes.secondary_width, slot_deviation(config), &ahca->slot_table}};
@@ -234,7 +233,7 @@ static hark_status declare(hark_context *context, hark_network *network) {
   const hark_parameter_spec tokens = {.rank = 2,
                                       .shape = {config->vocabulary, config->width},
                                       .initial = HARK_INITIAL_NORMAL,
-                                      .value = content_deviation(config),
+                                      .value = hark_ahca_content_deviation(config),
                                       .decays = true,
                                       .compact = true};
   void *memory = NULL;
@@ -246,6 +245,7 @@ static hark_status declare(hark_context *context, hark_network *network) {
   } else {
     HARK_TRY(hark_parameters_add(context, &network->parameters, &tokens, &network->token_table, "embedding.token.weight"));
   }
+  HARK_TRY(hark_ahca_declare_local(context, network));
   HARK_TRY(declare_compression(context, network, network->ahca));
   for (int64_t layer = 0; layer < config->layers; layer++) HARK_TRY(declare_layer(context, network, layer, &network->ahca->layers[layer]));
   HARK_TRY(hark_ahca_declare_positional(context, network));

@@ -1,6 +1,7 @@
 /* ahca.h - adaptive hierarchical compressed attention (Horner 2024); docs/mathematics/ahca.md.
  *
  *   x = embedding[token]                                              [T, D]      packed sequences
+ *   x += attention(norm(x)) in a window; x += feed_forward(norm(x))   local layers, if there are any (ahca_local.c)
  *   chunks of every sequence, K in all: fixed, after a delimiter, at valleys of similarity, or learned
  *   C1_k = pool(W x + position in chunk)                              [K, C1, d']  (learned chunks: smoothed)
  *   C2   = pool(W C1 + chunk + slot), min(C2, chunks C1) a sequence   [.., d'']
@@ -60,7 +61,8 @@ typedef struct hark_ahca_given {
   bool without_straight_through; /* outputs of tokens have no gradient with respect to the boundaries' probabilities */
 } hark_ahca_given;
 
-/* As the architecture's logits, and with `trace` not NULL returns what was decided; the caller then releases its values. */
+/* `forward` must outlive the backward. As the architecture's logits, and with `trace` not NULL returns what was decided; the caller then
+ * releases its values. */
 HARK_MUST_CHECK hark_status hark_ahca_logits(hark_context *context, const hark_network *network, const hark_forward *forward,
                                              const hark_network_input *input, hark_value *logits, hark_ahca_trace *trace);
 

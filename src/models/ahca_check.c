@@ -19,7 +19,9 @@ static hark_status check_sizes(hark_context *context, const hark_network_config 
                  {"secondary_slots", ahca->secondary_slots, hark_ahca_has_global(config)},
                  {"selected", ahca->selected, 0},
                  {"primary_width", ahca->primary_width, 0},
-                 {"secondary_width", ahca->secondary_width, 0}};
+                 {"secondary_width", ahca->secondary_width, 0},
+                 {"local_layers", ahca->local_layers, 0},
+                 {"local_window", ahca->local_window, 0}};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
     if (numbers[i].value < numbers[i].least || numbers[i].value > INT32_MAX / 4)
       return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.%s is %" PRId64 ", expected %" PRId64 " to %d", numbers[i].name,

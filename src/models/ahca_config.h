@@ -78,6 +78,8 @@ typedef struct hark_ahca_config {
   int output;                             /* hark_ahca_output: what goes through the layers */
   int layer;                              /* hark_ahca_layer_kind */
   int64_t primary_depth, secondary_depth; /* linear layers of both compressions, 1 or 2; 0: 1 */
+  int64_t local_layers;                   /* blocks on the tokens, before they are cut */
+  int64_t local_window;                   /* tokens on either side that a token attends to in them */
 } hark_ahca_config;
 
 #endif

@@ -98,22 +98,45 @@ static hark_status pass_straight_through(const hark_ahca_pass *p, hark_value *x)
   return HARK_OK;
 }
 
+/* Queries that attend: those of all tokens, or of the rows whose logits are computed; and the offsets of chunks and sequences in them. */
+typedef struct asking {
+  hark_value query; /* q */
+  hark_value chunks, sequences;
+  bool taken; /* not those of all tokens */
+} asking;
+
+/* The straight-through estimator reads whole chunks: with learned boundaries all tokens attend, and rows are taken after it. */
+static hark_status take_queries(const hark_ahca_pass *p, asking *a) {
+  const hark_ahca_given *given = p->input->given;
+  const bool through = p->probability != 0 && !(given != NULL && given->without_straight_through);
+  hark_value inputs[] = {0, p->chunk_rows};
+  *a = (asking){.query = a->query, .chunks = p->chunk_rows, .sequences = p->offsets, .taken = !through && p->forward->logit_rows != NULL};
+  if (!a->taken) return HARK_OK;
+  HARK_TRY(hark_forward_take_logit_rows(p->forward, &a->query));
+  HARK_TRY(hark_tape_leaf(p->tape, p->forward->logit_rows, NULL, &inputs[0]));
+  HARK_TRY(hark_ahca_apply(p, &hark_op_taken_offsets, NULL, 2, inputs, &a->chunks));
+  inputs[1] = p->offsets;
+  return hark_ahca_apply(p, &hark_op_taken_offsets, NULL, 2, inputs, &a->sequences);
+}
+
 /* normed: H's norm. */
 static hark_status predict_tokens(const hark_ahca_pass *p, hark_value x, hark_value normed, hark_value *out) {
   const hark_ahca_token_head *head = &p->layers->token;
   const int64_t slots = p->options->primary_slots;
-  hark_value q = 0, query = 0, of_chunk = 0, of_sequence = 0, a = 0, y = 0;
-  HARK_TRY(query_tokens(p, x, &q));
-  HARK_TRY(hark_norm_apply(p->forward, &head->query_norm, q, &query));
+  hark_value query = 0, of_chunk = 0, of_sequence = 0, a = 0, y = 0;
+  asking q = {0};
+  HARK_TRY(query_tokens(p, x, &q.query));
+  HARK_TRY(take_queries(p, &q));
+  HARK_TRY(hark_norm_apply(p->forward, &head->query_norm, q.query, &query));
   const hark_ahca_ragged chunk = {.query = query,
                                   .key = normed,
-                                  .query_offsets = p->chunk_rows,
+                                  .query_offsets = q.chunks,
                                   .key_offsets = p->slot_rows,
                                   .keys_of_a_query = slots},
                          sequence = {.query = query,
                                      .key = p->source,
                                      .bias = p->term,
-                                     .query_offsets = p->offsets,
+                                     .query_offsets = q.sequences,
                                      .key_offsets = p->source_offsets,
                                      .keys_of_a_query = p->source_rows};
   const bool after_norm = p->options->straight_through == HARK_AHCA_STRAIGHT_AFTER_NORM;
@@ -123,10 +146,11 @@ static hark_status predict_tokens(const hark_ahca_pass *p, hark_value x, hark_va
   hark_tape_release(p->tape, query);
   if (of_sequence != 0) HARK_TRY(hark_forward_add(p->forward, of_chunk, of_sequence, &a));
   if (!after_norm) HARK_TRY(pass_straight_through(p, &a));
-  HARK_TRY(hark_forward_add(p->forward, q, a, &y));
+  HARK_TRY(hark_forward_add(p->forward, q.query, a, &y));
   HARK_TRY(hark_norm_apply(p->forward, &head->norm, y, &query));
   hark_tape_release(p->tape, y);
   if (after_norm) HARK_TRY(pass_straight_through(p, &query));
+  if (!q.taken) HARK_TRY(hark_forward_take_logit_rows(p->forward, &query));
   HARK_TRY(predict(p, query, out));
   hark_tape_release(p->tape, query);
   return HARK_OK;

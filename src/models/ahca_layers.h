@@ -69,11 +69,15 @@ typedef struct hark_ahca_layers {
 /* Refuses what does not fit together. Errors: HARK_BAD_CONFIGURATION. */
 HARK_MUST_CHECK hark_status hark_ahca_check(hark_context *context, const hark_network_config *config);
 
+/* The deviation of an element of x, an embedded token. Vectors whose numbers are of size 1 have 1 (`embedding.features`). */
+double hark_ahca_content_deviation(const hark_network_config *config);
+
 /* Deviations of initial weights: of a linear layer that preserves the size of its input, and of tables in queries of tokens. */
 double hark_ahca_deviation(int64_t in);
 #define HARK_AHCA_TABLE_DEVIATION 0.1
 
-/* Declarations of the positional kernel and the head, which ahca.c calls, and functions that these share. */
+/* Declarations of local blocks, the positional kernel and the head, which ahca.c calls, and functions that these share. */
+HARK_MUST_CHECK hark_status hark_ahca_declare_local(hark_context *context, hark_network *network);
 HARK_MUST_CHECK hark_status hark_ahca_declare_positional(hark_context *context, hark_network *network);
 HARK_MUST_CHECK hark_status hark_ahca_declare_head(hark_context *context, hark_network *network);
 HARK_MUST_CHECK hark_status hark_ahca_declare_table(hark_context *context, hark_network *network, const char *name, int64_t rows,

@@ -301,6 +301,7 @@ hark_status hark_ahca_logits(hark_context *context, const hark_network *network,
   HARK_TRY(hark_tape_leaf(p.tape, input->ranges, NULL, &ranges));
   HARK_TRY(hark_ahca_apply_one(&p, &hark_op_range_offsets, NULL, ranges, &p.offsets));
   HARK_TRY(embed(&p, &x));
+  HARK_TRY(hark_ahca_mix_tokens(&p, &x));
   const bool first = p.options->chunk == HARK_AHCA_CHUNK_LEARNED && p.options->boundary == HARK_AHCA_BOUNDARY_COMPRESSED;
   if (first) HARK_TRY(compress(&p, &p.layers->primary, x, &u));
   HARK_TRY(cut(&p, first ? u : x, &score));

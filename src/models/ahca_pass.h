@@ -90,6 +90,12 @@ hark_attention_desc hark_ahca_describe(const hark_ahca_pass *p, int64_t width, i
 HARK_MUST_CHECK hark_status hark_ahca_cross_attend(const hark_ahca_pass *p, const hark_ahca_attention *attention, const hark_ahca_ragged *r,
                                                    hark_value *out);
 
+/* ---- ahca_local.c: blocks on tokens; nothing where the model has none ---- */
+
+/* *x [1, T, D], the embedded tokens, which are released, <- what is cut and compressed. Errors: HARK_INVALID_ARGUMENT where the pass has no
+ * plans or no packing. */
+HARK_MUST_CHECK hark_status hark_ahca_mix_tokens(const hark_ahca_pass *p, hark_value *x);
+
 /* ---- ahca_depth.c: joins and layers ---- */
 
 /* H of the units from what they begin with, which stays. */

@@ -257,6 +257,10 @@ typedef enum hark_stored {
     "structure hierarchical: how the sums of coarse cells pass to their halves; constant: both halves receive those of their cell; "       \
     "linear: the second half receives the mean of its cell's and the next cell's",                                                         \
     HARK_NEEDS_HIERARCHICAL ", model.architecture encoder|masked_encoder|ahca", MEANING, CHANGED, 1)                                       \
+  X(attention.grid_columns, "grid-columns", INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, "C",                                         \
+    "structure hierarchical: tokens are the pixels of pictures with C columns, whose rows and columns are halved together; 0: no "         \
+    "pictures",                                                                                                                            \
+    HARK_NEEDS_HIERARCHICAL ", model.architecture encoder", MEANING, CHANGED, 1)                                                           \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "where ahca cuts a sequence into chunks; fixed: every chunk_size tokens; delimiter: after a delimiter; semantic: at "                  \
     "valleys of similarity; learned: where a learned probability is high",                                                                 \
@@ -348,6 +352,13 @@ typedef enum hark_stored {
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.secondary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers before the secondary pool",                \
     HARK_NEEDS_GLOBAL, WEIGHTS, GROUP, 1)                                                                                                  \
+  X(ahca.local_layers, NULL, INT, "0", "[0, 10000]", HARK_FLAG_OF_TRAINING, NULL,                                                          \
+    "number of blocks on the tokens, with window attention, before chunks are cut; boundaries and slots then depend on the neighbours of " \
+    "a token; the blocks have rotary positions, or none with model.positions none",                                                        \
+    HARK_NEEDS_AHCA, WEIGHTS, CHANGED, 1)                                                                                                  \
+  X(ahca.local_window, NULL, INT, "8", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, NULL,                                                       \
+    "number of tokens on each side that a token attends to in the local layers", HARK_NEEDS_AHCA ", model.ahca.local_layers >=1", MEANING, \
+    CHANGED, 1)                                                                                                                            \
   X(latent.form, "latent-form", ENUM, "transformer", HARK_LATENT_FORM_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                  \
     "form of the network (arXiv 2212.14852); transformer: layers of features and attention (appendix C.1); "                               \
     "single: one layer of features, to which a class query attends (section 5.1)",                                                         \

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/grid.h"
 #include "io/words.h"
 #include "models/encoder.h"
 #include "models/model_options.h"
@@ -104,6 +105,61 @@ static bool interpolation_of_exact(const hark_network_config *config, char *mess
                             "model.attention.interpolation is linear, and with model.attention.coarse_query exact nothing is "
                             "interpolated, expected constant, or another coarse_query");
 }
+
+/* ---- pictures ---- */
+
+static bool sees_pictures(const hark_network_config *config) { return is_hierarchical(config) && config->attention.grid_columns != 0; }
+
+static bool grid_of_encoder(const hark_network_config *config, char *message) {
+  return sees_pictures(config) && config->architecture != HARK_ARCHITECTURE_ENCODER &&
+         hark_rule_violated(message, "model.attention.grid_columns needs model.architecture encoder, which sees pixels on all sides");
+}
+
+static bool grid_of_blocks(const hark_network_config *config, char *message) {
+  return sees_pictures(config) && hark_grid_side(config->attention.hierarchy_block) == 0 &&
+         hark_rule_violated(message,
+                            "model.attention.hierarchy_block is %" PRId64
+                            " with model.attention.grid_columns, expected a power of 4 (4, 16, 64, ...): the cells of a square block",
+                            config->attention.hierarchy_block);
+}
+
+static bool grid_of_neighbours(const hark_network_config *config, char *message) {
+  return sees_pictures(config) && config->attention.partition != HARK_PARTITION_NEIGHBOUR &&
+         hark_rule_violated(message, "model.attention.partition is sibling with model.attention.grid_columns, expected neighbour");
+}
+
+static bool grid_of_queries(const hark_network_config *config, char *message) {
+  return sees_pictures(config) && config->attention.coarse_query == HARK_COARSE_QUERY_FIRST &&
+         hark_rule_violated(message, "model.attention.coarse_query is first with model.attention.grid_columns, expected mean or exact");
+}
+
+static bool grid_of_constant(const hark_network_config *config, char *message) {
+  return sees_pictures(config) && config->attention.interpolation != HARK_INTERPOLATION_CONSTANT &&
+         hark_rule_violated(message, "model.attention.interpolation is linear with model.attention.grid_columns, expected constant");
+}
+
+static bool grid_without_bias(const hark_network_config *config, char *message) {
+  return sees_pictures(config) && config->attention.hierarchical_bias &&
+         hark_rule_violated(message,
+                            "model.attention.hierarchical_bias is indexed by one distance, which pixels with "
+                            "model.attention.grid_columns do not have, expected false");
+}
+
+static bool grid_without_kernel(const hark_network_config *config, char *message) {
+  return sees_pictures(config) && config->positional != NULL && config->positional[0] != '\0' &&
+         hark_rule_violated(message,
+                            "model.positional is a kernel of one distance, which pixels with model.attention.grid_columns do not have, "
+                            "expected no kernel");
+}
+
+static bool grid_without_class_token(const hark_network_config *config, char *message) {
+  return sees_pictures(config) && config->architecture == HARK_ARCHITECTURE_ENCODER && config->pooling == HARK_POOLING_CLASS &&
+         hark_rule_violated(message,
+                            "model.pooling class adds a token before the pixels, which model.attention.grid_columns would take for the "
+                            "first pixel, expected mean or first");
+}
+
+/* ---- gates ---- */
 
 static bool gates_of_hierarchy(const hark_network_config *config, char *message) {
   return is_hierarchical(config) && config->attention.forget_gate &&
@@ -241,8 +297,10 @@ static bool no_attention_width(const hark_network_config *config, char *message)
                             name_of(config));
 }
 
+/* Only the local layers of ahca are computed again. */
 static bool recompute_of_blocks(const hark_network_config *config, char *message) {
-  return config->recompute && (is_ahca_or_latent(config) || config->architecture == HARK_ARCHITECTURE_FINITE) &&
+  const bool local = config->architecture == HARK_ARCHITECTURE_AHCA && config->ahca.local_layers > 0;
+  return config->recompute && !local && (is_ahca_or_latent(config) || config->architecture == HARK_ARCHITECTURE_FINITE) &&
          hark_rule_violated(message, "model.recompute is for stacks of blocks, expected false with model.architecture %s", name_of(config));
 }
 
@@ -329,6 +387,14 @@ static const hark_model_rule rules[] = {
     {"model.attention.coarse_query model.architecture", coarse_query_of_causal},
     {"model.attention.interpolation model.architecture", interpolation_of_causal},
     {"model.attention.interpolation model.attention.coarse_query", interpolation_of_exact},
+    {"model.attention.grid_columns model.architecture", grid_of_encoder},
+    {"model.attention.hierarchy_block model.attention.grid_columns", grid_of_blocks},
+    {"model.attention.partition model.attention.grid_columns", grid_of_neighbours},
+    {"model.attention.coarse_query model.attention.grid_columns", grid_of_queries},
+    {"model.attention.interpolation model.attention.grid_columns", grid_of_constant},
+    {"model.attention.hierarchical_bias model.attention.grid_columns", grid_without_bias},
+    {"model.positional model.attention.grid_columns", grid_without_kernel},
+    {"model.pooling model.attention.grid_columns", grid_without_class_token},
     {"model.attention.forget_gate model.attention.structure", gates_of_hierarchy},
     {"model.attention.forget_gate model.architecture", gates_of_decoder},
     {"model.attention.contextual_positions", positions_of_table},

@@ -147,6 +147,16 @@ static bool one_part(const hark_network_config *config, char *message) {
          hark_rule_violated(message, "ahca reads one sequence per example, the data have %" PRId64, config->parts);
 }
 
+/* Local layers have rotary positions. Widths that are not divisible violate another rule. */
+static bool pairs_of_local(const hark_network_config *config, char *message) {
+  return is_ahca(config) && config->ahca.local_layers > 0 && config->positions != HARK_POSITIONS_NONE &&
+         config->width % config->heads == 0 && hark_network_head_dim(config) % 2 != 0 &&
+         hark_rule_violated(message,
+                            "model.ahca.local_layers have rotary positions, which need an even head dimension, model.width / model.heads "
+                            "is %" PRId64 ", expected an even number, or model.positions none",
+                            hark_network_head_dim(config));
+}
+
 /* ---- attention ---- */
 
 /* Whether the slots of a chunk attend to each other. */
@@ -268,6 +278,7 @@ static const hark_model_rule rules[] = {
     {AHCA "output " AHCA "head", slots_of_head},
     {"model.positions " AHCA "head", positions_of_reconstruction},
     {"model.architecture model.parts", one_part},
+    {AHCA "local_layers model.width model.heads model.positions", pairs_of_local},
     {ATTENTION "kernel" IN_AHCA, exp_kernel},
     {ATTENTION "hierarchical_bias" IN_AHCA, no_hierarchical_bias},
     {ATTENTION "structure" IN_AHCA, one_structure},

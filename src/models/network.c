@@ -79,6 +79,7 @@ void hark_network_destroy(hark_context *context, hark_network **network_pointer)
   hark_rotary_source_close(context, &network->rotary_source);
   hark_rotary_tables_close(context, &network->rotary_tables);
   hark_release(context, network->blocks, (size_t)network->config.layers * sizeof *network->blocks);
+  hark_release(context, network->local, (size_t)network->config.ahca.local_layers * sizeof *network->local);
   hark_release(context, network, sizeof *network);
 }
 
@@ -95,16 +96,24 @@ hark_status hark_network_row_unit(hark_context *context, const hark_network *net
   return HARK_OK;
 }
 
+/* The number of a network's plans, and the blocks that have them; NULL: none has. */
+static int64_t planned_blocks(const hark_network *network, const hark_block **blocks) {
+  *blocks = network->blocks != NULL ? network->blocks : network->local;
+  return *blocks != NULL && *blocks == network->local ? network->config.ahca.local_layers : network->config.layers;
+}
+
 hark_status hark_network_plans_create(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes, bool training,
                                       hark_attention_plan ***out) {
   *out = NULL;
   void *memory = NULL;
-  HARK_TRY(hark_allocate_zero(context, (size_t)network->config.layers * sizeof **out, &memory));
+  const hark_block *blocks = NULL;
+  const int64_t count = planned_blocks(network, &blocks);
+  HARK_TRY(hark_allocate_zero(context, (size_t)count * sizeof **out, &memory));
   hark_attention_plan **plans = memory;
   hark_pass_sizes own = *sizes;
   own.product_type = network->parameters.halves.type;
-  for (int64_t layer = 0; network->blocks != NULL && layer < network->config.layers; layer++) {
-    const hark_self_attention_spec *const spec = &network->blocks[layer].attention.spec;
+  for (int64_t layer = 0; blocks != NULL && layer < count; layer++) {
+    const hark_self_attention_spec *const spec = &blocks[layer].attention.spec;
     if (sizes->cached && hark_self_attention_has_record(spec)) continue;
     const hark_status status = hark_self_attention_plan(context, spec, network->parameters.type, &own, training, &plans[layer]);
     if (status != HARK_OK) {
@@ -127,8 +136,10 @@ void hark_network_plans_destroy(hark_context *context, const hark_network *netwo
   hark_attention_plan **plans = *plans_pointer;
   if (plans == NULL) return;
   *plans_pointer = NULL;
-  for (int64_t layer = 0; layer < network->config.layers; layer++) hark_attention_plan_destroy(context, &plans[layer]);
-  hark_release(context, plans, (size_t)network->config.layers * sizeof *plans);
+  const hark_block *blocks = NULL;
+  const int64_t count = planned_blocks(network, &blocks);
+  for (int64_t layer = 0; layer < count; layer++) hark_attention_plan_destroy(context, &plans[layer]);
+  hark_release(context, plans, (size_t)count * sizeof *plans);
 }
 
 hark_status hark_network_squared_error(hark_tape *tape, hark_value predictions, hark_value targets, double weight, hark_value *loss) {

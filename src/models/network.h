@@ -9,7 +9,8 @@
  * blocks.N.attention.{query,key,value,output,forget}.{weight,bias}, blocks.N.attention.{log_ridge,log_sigma} [heads],
  * blocks.N.feed_forward_norm.{weight,bias}, blocks.N.feed_forward.{gate,up,down}.{weight,bias},
  * positional.parameters or blocks.N.attention.positional.parameters [K, P],
- * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, and those of the architecture's head.
+ * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, and those of the architecture's head. The local
+ * blocks of ahca are local.N with the same parts.
  */
 #ifndef HARK_MODELS_NETWORK_H
 #define HARK_MODELS_NETWORK_H
@@ -21,6 +22,7 @@ typedef struct hark_block {
   hark_norm_layer attention_norm, feed_forward_norm;
   hark_self_attention attention;
   hark_feed_forward feed_forward;
+  bool post; /* the norms are after the sums */
 } hark_block;
 
 #define HARK_HEAD_LAYERS 3
@@ -29,7 +31,8 @@ typedef struct hark_network {
   const struct hark_architecture *architecture;
   hark_network_config config;
   hark_parameters parameters;
-  hark_block *blocks; /* [layers] */
+  hark_block *blocks; /* [layers]; NULL: the architecture is no stack */
+  hark_block *local;  /* [ahca.local_layers], on the tokens of architecture ahca; NULL: none */
   hark_positional_source positional_source;
   hark_positional_layer positional; /* of the whole model; absent in other scopes */
   hark_rotary_tuning rotary_tuning; /* of the configuration's scaling */
@@ -103,7 +106,7 @@ void hark_network_destroy(hark_context *context, hark_network **network);
 HARK_MUST_CHECK hark_status hark_network_row_unit(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes,
                                                   int64_t *unit);
 
-/* One attention plan per layer of the stack; NULL for architectures without a stack. Destroyed with the same network. */
+/* One attention plan per block of the stack, or of ahca's local blocks; NULL for layers without one. Destroyed with the same network. */
 HARK_MUST_CHECK hark_status hark_network_plans_create(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes,
                                                       bool training, hark_attention_plan ***out);
 /* The same, for rectangular passes of at most these sizes. */

@@ -42,10 +42,24 @@ static hark_status declare_norm(hark_context *context, hark_network *network, co
   return hark_norm_declare(context, &network->parameters, config->norm, config->norm_epsilon, config->width, config->bias, name, layer);
 }
 
+hark_status hark_stack_declare_block(hark_context *context, hark_network *network, const hark_self_attention_spec *attention,
+                                     double down_deviation, const char *prefix, int64_t number, hark_block *block) {
+  const hark_network_config *config = &network->config;
+  hark_parameters *parameters = &network->parameters;
+  char name[HARK_PARAMETER_NAME_BYTES];
+  (void)snprintf(name, sizeof name, "%s.%" PRId64 ".attention_norm", prefix, number);
+  HARK_TRY(declare_norm(context, network, name, &block->attention_norm));
+  (void)snprintf(name, sizeof name, "%s.%" PRId64 ".attention", prefix, number);
+  HARK_TRY(hark_self_attention_declare(context, parameters, attention, number, name, &block->attention));
+  (void)snprintf(name, sizeof name, "%s.%" PRId64 ".feed_forward_norm", prefix, number);
+  HARK_TRY(declare_norm(context, network, name, &block->feed_forward_norm));
+  (void)snprintf(name, sizeof name, "%s.%" PRId64 ".feed_forward", prefix, number);
+  return hark_feed_forward_declare(context, parameters, config->activation, config->width, config->feed_forward_width, config->bias,
+                                   attention->deviation, down_deviation, name, &block->feed_forward);
+}
+
 static hark_status declare_block(hark_context *context, hark_network *network, int64_t layer) {
   const hark_network_config *config = &network->config;
-  hark_block *block = &network->blocks[layer];
-  hark_parameters *parameters = &network->parameters;
   hark_rotary_spec rotary = hark_stack_rotary(config, &network->rotary_tuning);
   rotary.tables = &network->rotary_tables;
   const double deviation = hark_stack_deviation(config), output_deviation = deviation / sqrt(2.0 * (double)config->layers);
@@ -69,16 +83,8 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
       .positional = hark_positional_source_given(&network->positional_source),
       .directed = !network->architecture->causal && hark_positional_source_directed(&network->positional_source),
       .positional_source = has_own_kernels(network) ? &network->positional_source : NULL};
-  char name[HARK_PARAMETER_NAME_BYTES];
-  (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".attention_norm", layer);
-  HARK_TRY(declare_norm(context, network, name, &block->attention_norm));
-  (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".attention", layer);
-  HARK_TRY(hark_self_attention_declare(context, parameters, &attention, layer, name, &block->attention));
-  (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".feed_forward_norm", layer);
-  HARK_TRY(declare_norm(context, network, name, &block->feed_forward_norm));
-  (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".feed_forward", layer);
-  return hark_feed_forward_declare(context, parameters, config->activation, config->width, config->feed_forward_width, config->bias,
-                                   deviation, output_deviation, name, &block->feed_forward);
+  network->blocks[layer].post = is_post(network);
+  return hark_stack_declare_block(context, network, &attention, output_deviation, "blocks", layer, &network->blocks[layer]);
 }
 
 /* The expression is also a note of the parameters: weights of one expression cannot be used for another. */
@@ -156,9 +162,10 @@ typedef struct block_closure {
   hark_context *context;
   const hark_network *network;
   const hark_forward *forward;
-  int64_t layer;
-  bool built;  /* built before: its report was already counted */
-  bool embeds; /* the input is the tokens, not the embedded ones */
+  const hark_block *block;
+  int64_t layer; /* number of the block in the model: selects the dropout's random numbers */
+  bool built;    /* built before: its report was already counted */
+  bool embeds;   /* the input is the tokens, not the embedded ones */
 } block_closure;
 
 /* norm(x); x is released. */
@@ -170,9 +177,9 @@ static hark_status norm_of(const hark_forward *forward, const hark_norm_layer *n
 
 /* x to queries, keys, values and gates; x is kept. */
 static hark_status begin_block(const block_closure *closure, const hark_forward *forward, hark_value x, hark_value *parts) {
-  const hark_block *block = &closure->network->blocks[closure->layer];
+  const hark_block *block = closure->block;
   hark_value normed = 0;
-  if (is_post(closure->network)) return hark_self_attention_project(closure->context, forward, &block->attention, x, parts);
+  if (block->post) return hark_self_attention_project(closure->context, forward, &block->attention, x, parts);
   HARK_TRY(hark_norm_apply(forward, &block->attention_norm, x, &normed));
   HARK_TRY(hark_self_attention_project(closure->context, forward, &block->attention, normed, parts));
   hark_tape_release(forward->tape, normed);
@@ -187,7 +194,7 @@ static hark_status end_branch(const block_closure *closure, const hark_forward *
 
 /* Post-norm: x' = norm(x + branch); y = norm(x' + feed_forward(x')); x and the branch are released. */
 static hark_status end_post(const block_closure *closure, const hark_forward *forward, hark_value x, hark_value branch, hark_value *out) {
-  const hark_block *block = &closure->network->blocks[closure->layer];
+  const hark_block *block = closure->block;
   hark_value sum = 0;
   HARK_TRY(hark_forward_add(forward, x, branch, &sum));
   HARK_TRY(norm_of(forward, &block->attention_norm, sum, &x));
@@ -199,11 +206,11 @@ static hark_status end_post(const block_closure *closure, const hark_forward *fo
 
 /* x' = x + output(mixed); y = x' + feed_forward(norm(x')), or as above; x and mixed are released. */
 static hark_status end_block(const block_closure *closure, const hark_forward *forward, hark_value x, hark_value mixed, hark_value *out) {
-  const hark_block *block = &closure->network->blocks[closure->layer];
+  const hark_block *block = closure->block;
   hark_value normed = 0, branch = 0;
   HARK_TRY(hark_self_attention_output(forward, &block->attention, mixed, &branch));
   HARK_TRY(end_branch(closure, forward, HARK_DROPOUT_ATTENTION_BRANCH, &branch));
-  if (is_post(closure->network)) return end_post(closure, forward, x, branch, out);
+  if (block->post) return end_post(closure, forward, x, branch, out);
   HARK_TRY(hark_forward_add(forward, x, branch, &x));
   HARK_TRY(hark_norm_apply(forward, &block->feed_forward_norm, x, &normed));
   HARK_TRY(hark_feed_forward_apply(forward, &block->feed_forward, normed, &branch));
@@ -257,7 +264,7 @@ static hark_status begin_slice(void *data, hark_tape *tape, int64_t first, const
 }
 
 static hark_status begin_slices(const slice_closure *closure, hark_value x, hark_value *parts) {
-  const hark_self_attention_spec *spec = &closure->block.network->blocks[closure->block.layer].attention.spec;
+  const hark_self_attention_spec *spec = &closure->block.block->attention.spec;
   hark_tape_rows part = part_of(closure->block.context, begin_slice, closure);
   const int64_t query = spec->heads * spec->head_dim, key = spec->key_heads * spec->head_dim;
   const int64_t widths[HARK_ATTENTION_PARTS] = {query, key, key, spec->heads};
@@ -307,8 +314,9 @@ static hark_status build_block(void *data, hark_tape *tape, const hark_value *in
   const slice_closure slices = {.block = *closure, .rows = hark_tape_tensor(tape, x)->shape[1]};
   const bool sliced = is_sliced(closure->context, network, &own, hark_tape_tensor(tape, x));
   HARK_TRY(sliced ? begin_slices(&slices, x, parts) : begin_block(closure, &own, x, parts));
-  const hark_self_attention *attention = &network->blocks[closure->layer].attention;
-  HARK_TRY(hark_self_attention_mix(closure->context, &own, attention, parts, shares_kernel(network) ? inputs[1] : 0, &mixed));
+  const hark_self_attention *attention = &closure->block->attention;
+  const hark_value shared = attention->spec.positional && shares_kernel(network) ? inputs[1] : 0;
+  HARK_TRY(hark_self_attention_mix(closure->context, &own, attention, parts, shared, &mixed));
   return sliced ? end_slices(&slices, x, mixed, &outputs[0]) : end_block(closure, &own, x, mixed, &outputs[0]);
 }
 
@@ -391,6 +399,27 @@ static hark_status shared_table(const hark_network *network, const hark_forward 
   return hark_positional_apply(forward, &network->positional, directed ? -distances : distances, table);
 }
 
+/* Builds a block; with `again` as a segment, which the backward builds again. */
+static hark_status apply_block(block_closure *closure, bool again, int count, const hark_value *inputs, hark_value *out) {
+  const hark_forward *forward = closure->forward;
+  if (forward->cancel != NULL && forward->cancel(forward->cancel_user)) return hark_fail(closure->context, HARK_CANCELLED, "cancelled");
+  if (again) return hark_tape_segment(forward->tape, build_block, closure, sizeof *closure, count, inputs, 1, out);
+  return build_block(closure, forward->tape, inputs, out);
+}
+
+hark_status hark_stack_apply_blocks(hark_context *context, const hark_network *network, const hark_forward *forward,
+                                    const hark_block *blocks, int64_t count, int64_t first_layer, hark_value x, hark_value *out) {
+  for (int64_t i = 0; i < count; i++) {
+    hark_value y = 0;
+    block_closure closure = {.context = context, .network = network, .forward = forward, .block = &blocks[i], .layer = first_layer + i};
+    HARK_TRY(apply_block(&closure, network->config.recompute && forward->training, 1, &x, &y));
+    hark_tape_release(forward->tape, x);
+    x = y;
+  }
+  *out = x;
+  return HARK_OK;
+}
+
 hark_status hark_stack_apply(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,
                              hark_value *out) {
   const hark_network_config *config = &network->config;
@@ -402,13 +431,10 @@ hark_status hark_stack_apply(hark_context *context, const hark_network *network,
   if (!embeds) HARK_TRY(embed(context, network, forward, tokens, &x));
   if (shares_kernel(network) && forward->log_kernels == NULL) HARK_TRY(shared_table(network, forward, tokens, &inputs[1]));
   for (int64_t layer = 0; layer < config->layers; layer++) {
-    if (forward->cancel != NULL && forward->cancel(forward->cancel_user)) return hark_fail(context, HARK_CANCELLED, "cancelled");
     inputs[0] = x != 0 ? x : tokens;
-    block_closure closure = {.context = context, .network = network, .forward = forward, .layer = layer, .embeds = x == 0};
-    if (segments)
-      HARK_TRY(hark_tape_segment(tape, build_block, &closure, sizeof closure, inputs[1] != 0 ? 2 : 1, inputs, 1, &y));
-    else
-      HARK_TRY(build_block(&closure, tape, inputs, &y));
+    block_closure closure = {
+        .context = context, .network = network, .forward = forward, .block = &network->blocks[layer], .layer = layer, .embeds = x == 0};
+    HARK_TRY(apply_block(&closure, segments, inputs[1] != 0 ? 2 : 1, inputs, &y));
     if (x != 0) hark_tape_release(tape, x);
     x = y;
   }
@@ -477,7 +503,9 @@ hark_status hark_stack_logits(hark_context *context, const hark_network *network
     HARK_TRY(hark_tape_apply(tape, &hark_op_pool, &last, 1, &x, 1, &x));
     return hark_stack_head(network, forward, x, logits);
   }
-  if (is_sliced(context, network, forward, hark_tape_tensor(tape, x))) return head_slices(&slices, x, 0, logits);
+  if (forward->logit_rows == NULL && is_sliced(context, network, forward, hark_tape_tensor(tape, x)))
+    return head_slices(&slices, x, 0, logits);
+  HARK_TRY(hark_forward_take_logit_rows(forward, &x));
   return hark_stack_head(network, forward, x, logits);
 }
 
@@ -485,7 +513,8 @@ hark_status hark_stack_loss(hark_context *context, const hark_network *network, 
                             hark_value targets, hark_target_loss how, hark_value *loss) {
   slice_closure slices = {.block = {.context = context, .network = network, .forward = forward}, .weight = how.weight};
   hark_value x = 0, logits = 0;
-  if (how.smoothing == 0 && how.z == 0 && is_sliced(context, network, forward, hark_tape_tensor(forward->tape, tokens))) {
+  if (how.smoothing == 0 && how.z == 0 && forward->logit_rows == NULL &&
+      is_sliced(context, network, forward, hark_tape_tensor(forward->tape, tokens))) {
     HARK_TRY(hark_stack_apply(context, network, forward, tokens, &x));
     return head_slices(&slices, x, targets, loss);
   }

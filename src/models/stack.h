@@ -36,14 +36,27 @@ HARK_MUST_CHECK hark_status hark_stack_apply(hark_context *context, const hark_n
 /* The output of the last block to logits, through final norm and network->head; x is released. */
 HARK_MUST_CHECK hark_status hark_stack_head(const hark_network *network, const hark_forward *forward, hark_value x, hark_value *logits);
 
-/* Tokens to logits, through final norm and network->head: [B, L, V], or [B, V] for the last token of each sequence. `forward` must outlive
- * the backward. */
+/* Tokens to logits, through final norm and network->head: [B, L, V], or [n, V] of forward->logit_rows, or [B, V] for the last token of each
+ * sequence. `forward` must outlive the backward. */
 HARK_MUST_CHECK hark_status hark_stack_logits(hark_context *context, const hark_network *network, const hark_forward *forward,
                                               hark_value tokens, bool last_only, hark_value *logits);
 
-/* Tokens to loss (hark_network_loss); the logits are released. */
+/* Tokens to loss (hark_network_loss); the logits are released. targets [B, L], or [n] of forward->logit_rows. */
 HARK_MUST_CHECK hark_status hark_stack_loss(hark_context *context, const hark_network *network, const hark_forward *forward,
                                             hark_value tokens, hark_value targets, hark_target_loss how, hark_value *loss);
+
+/* Declares the parameters PREFIX.NUMBER.{attention_norm,attention,feed_forward_norm,feed_forward} of a block, with the norm, the
+ * activation, the width and the biases of the configuration, and fills *block. Initial weights of the feed-forward layer have the
+ * attention's deviation, its last ones down_deviation. Errors: those of parameters. */
+HARK_MUST_CHECK hark_status hark_stack_declare_block(hark_context *context, hark_network *network,
+                                                     const hark_self_attention_spec *attention, double down_deviation, const char *prefix,
+                                                     int64_t number, hark_block *block);
+
+/* x [1, T, D] of packed sequences through `count` blocks that are not the network's stack; x is released. forward->plans has a plan of each
+ * block. first_layer: the number of the first block for the dropout's random numbers. Errors: those of the operators; HARK_CANCELLED. */
+HARK_MUST_CHECK hark_status hark_stack_apply_blocks(hark_context *context, const hark_network *network, const hark_forward *forward,
+                                                    const hark_block *blocks, int64_t count, int64_t first_layer, hark_value x,
+                                                    hark_value *out);
 
 /* The layer with the positional kernel's parameters for a block; its source is NULL if the model has no kernel. */
 const hark_positional_layer *hark_stack_positional(const hark_network *network, int64_t block);

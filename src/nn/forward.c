@@ -49,6 +49,17 @@ hark_status hark_forward_dropout(const hark_forward *forward, double probability
   return hark_tape_apply(forward->tape, &hark_op_dropout, &attributes, 1, value, 1, value);
 }
 
+hark_status hark_forward_take_logit_rows(const hark_forward *forward, hark_value *x) {
+  const hark_gather_rows_attributes attributes = {2};
+  hark_value inputs[] = {*x, 0}, taken = 0;
+  if (forward->logit_rows == NULL) return HARK_OK;
+  HARK_TRY(hark_tape_leaf(forward->tape, forward->logit_rows, NULL, &inputs[1]));
+  HARK_TRY(hark_tape_apply(forward->tape, &hark_op_gather_rows, &attributes, 2, inputs, 0, &taken));
+  hark_tape_release(forward->tape, *x);
+  *x = taken;
+  return HARK_OK;
+}
+
 hark_status hark_forward_add(const hark_forward *forward, hark_value a, hark_value b, hark_value *out) {
   const hark_value inputs[] = {a, b};
   return hark_tape_apply(forward->tape, &hark_op_add, NULL, 2, inputs, 3, out);

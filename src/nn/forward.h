@@ -54,7 +54,10 @@ typedef struct hark_forward {
   int64_t slice_row, rows;     /* of a slice of a rectangular pass: its first row, and the rows in all; rows 0: no slice */
   const struct hark_sequence
       *sequence; /* whose rows are spread over processes: the pass is a slice, and attention exchanges messages; or NULL */
-  int64_t reach; /* length of the whole text, where it is read in parts; 0: the tokens up to the end of this pass */
+  /* i32 [n], the backend's memory, ascending: the rows of the pass's tokens whose logits are computed, [n, V], by architectures that
+   * predict tokens; at least one. It outlives the backward. NULL: those of all tokens, [B, L, V] */
+  const hark_tensor *logit_rows;
+  int64_t reach;                       /* length of the whole text, where it is read in parts; 0: the tokens up to the end of this pass */
   hark_attention_plan *const *plans;   /* one per layer, for the sizes of this pass */
   struct hark_attention_cache *caches; /* one per layer, or NULL: attention to this pass's keys and values only */
   bool (*cancel)(void *user);          /* called before every layer; true: the pass ends with HARK_CANCELLED. May be NULL */
@@ -84,6 +87,9 @@ void hark_forward_operand_release(const hark_forward *forward, hark_value x, har
 bool hark_forward_is_compact(const hark_forward *forward, hark_parameter_id id);
 /* The scales of its rows on the tape; 0 for a parameter that has none. */
 HARK_MUST_CHECK hark_status hark_forward_scale(const hark_forward *forward, hark_parameter_id id, hark_value *out);
+
+/* *x [B, L, width] <- [n, width], its rows of forward->logit_rows, and *x is released; it stays as it is if there are none. */
+HARK_MUST_CHECK hark_status hark_forward_take_logit_rows(const hark_forward *forward, hark_value *x);
 
 /* Places of dropout in a model: each has its own random numbers. */
 typedef enum hark_dropout_place {

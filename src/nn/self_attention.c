@@ -152,6 +152,7 @@ static hark_attention_desc describe(const hark_self_attention_spec *spec, hark_t
   if (spec->structure == HARK_STRUCTURE_WINDOW) desc.window = spec->choice.window; /* configurations always have both */
   if (spec->structure == HARK_STRUCTURE_HIERARCHICAL) {
     desc.hierarchy_block = spec->choice.hierarchy_block;
+    desc.grid_columns = spec->choice.grid_columns;
     desc.partition = spec->choice.partition;
     desc.coarse_query = spec->choice.coarse_query;
     desc.interpolation = spec->choice.interpolation;

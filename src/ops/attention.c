@@ -336,6 +336,9 @@ static const hark_attention_desc directed_tree_desc =
 static const hark_attention_desc directed_exact_desc =
     DESC(.batch = 1, .heads = 2, .query_length = 33, .key_length = 33, .head_dim = 4, .has_log_kernel = true,
          .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 4, .coarse_query = HARK_COARSE_QUERY_EXACT, .directed_kernel = 1);
+static const hark_attention_desc picture_desc =
+    DESC(.batch = 2, .heads = 4, .key_heads = 2, .query_length = 101, .key_length = 101, .head_dim = 8,
+         .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 4, .grid_columns = 10);
 static const hark_attention_desc forget_desc =
     DESC(.batch = 2, .heads = 2, .query_length = 13, .key_length = 13, .head_dim = 4, .causal = true, .has_forget = true, .dropout = 0.25);
 static const hark_attention_desc contextual_desc = DESC(.batch = 2, .heads = 4, .key_heads = 2, .query_length = 33, .key_length = 33,
@@ -371,7 +374,8 @@ static const hark_attention_attributes plain = {.desc = &plain_desc}, one = {.de
                                        linear = {.desc = &linear_desc}, contextual = {.desc = &contextual_desc},
                                        directed = {.desc = &directed_desc}, directed_window = {.desc = &directed_window_desc},
                                        directed_tree = {.desc = &directed_tree_desc}, directed_exact = {.desc = &directed_exact_desc},
-                                       masked = {.desc = &mask_desc}, segmented = {.desc = &segments_desc, .segments = ids},
+                                       picture = {.desc = &picture_desc}, masked = {.desc = &mask_desc},
+                                       segmented = {.desc = &segments_desc, .segments = ids},
                                        ragged_rows = {.desc = &ragged_desc, .keys_of_a_query = 5};
 
 #define ROWS(length, width)                                                                                                                \
@@ -394,6 +398,7 @@ static const hark_sample samples[] = {
      &directed_tree,
      {ROWS(45, 32), ROWS(45, 16), ROWS(45, 16), ABSENT, {HARK_F32, 2, {4, 127}, -1, 0}, ABSENT, ABSENT, {HARK_F32, 2, {1, 15}, -1, 1}}},
     {"hierarchical_exact_directed_kernel", &directed_exact, {ROW(33, 8), ROW(33, 8), ROW(33, 8), ABSENT, {HARK_F32, 2, {2, 127}, -1, 0}}},
+    {"hierarchical_picture", &picture, {ROWS(101, 32), ROWS(101, 16), ROWS(101, 16)}},
     {"forget_dropout", &shifted, {ROWS(13, 8), ROWS(13, 8), ROWS(13, 8), ABSENT, ABSENT, {HARK_F32, 3, {2, 13, 2}, -1, 4}}},
     {"contextual_positions",
      &contextual,

@@ -193,6 +193,7 @@ static const struct {
     ROWS(attention, of_attention),
     ROWS(kernel_ridge, of_kernel_ridge),
     ROWS(kernel_ridge_decode, of_kernel_ridge_decode),
+    ROWS(kernel_ridge_posterior, of_kernel_ridge),
     ROWS(hierarchical_means, of_hierarchical_means),
     ROWS(hierarchical_decode, of_hierarchical_decode),
     ROWS(adamw, of_adamw),

@@ -1,8 +1,9 @@
 /* kernel_ridge_decode.c - causal kernel ridge (CME) attention of new tokens with a cache of earlier ones: each adds a row to the factor.
  *
- * With M = kappa(K, K) + lambda I = R R^T and U = R^-1 V of the n tokens in the cache, token n with key k, value v and query q adds
+ * With M = kappa(K, K) + lambda I + diag(noise) = R R^T and U = R^-1 V of the n tokens in the cache, token n with key k, value v, query q
+ * and noise s adds
  *
- *     r = R^-1 kappa(K, k),  rho = sqrt(kappa(k, k) + lambda - r.r)        R gets the row [r, rho]
+ *     r = R^-1 kappa(K, k),  rho = sqrt(kappa(k, k) + lambda + s - r.r)    R gets the row [r, rho]
  *     u = (v - U^T r) / rho                                                U gets the row u
  *     z = R^-1 kappa(K, q),  zeta = (kappa(k, q) - r.z) / rho              y = U^T z + u zeta
  *
@@ -39,7 +40,8 @@ static hark_status check_attributes(hark_context *context, const hark_kernel_rid
   if (is->kernel != HARK_KERNEL_EXP && is->kernel != HARK_KERNEL_RBF)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "kernel_ridge_decode: kernel is %d, expected one of hark_attention_kernel",
                      (int)is->kernel);
-  if (!hark_has_input(inputs, input_count, HARK_RIDGE_DECODE_LOG_RIDGE) && !positive(is->ridge))
+  const bool may_be_zero = hark_has_input(inputs, input_count, HARK_RIDGE_DECODE_NOISE);
+  if (!hark_has_input(inputs, input_count, HARK_RIDGE_DECODE_LOG_RIDGE) && !positive(is->ridge) && !(may_be_zero && is->ridge == 0))
     return refuse_number(context, "ridge", is->ridge);
   if (is->kernel == HARK_KERNEL_RBF) {
     const bool given = hark_has_input(inputs, input_count, HARK_RIDGE_DECODE_LOG_SIGMA);
@@ -62,9 +64,9 @@ static hark_status check_vector(hark_context *context, const char *name, const h
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
   static const hark_input_rule rules[HARK_RIDGE_DECODE_INPUTS] = {
-      {"query", HARK_F32, 3, 3},      {"key", HARK_F32, 3, 3},       {"value", HARK_F32, 3, 3},
-      {"cached_key", HARK_F32, 3, 3}, {"solved", HARK_F32, 3, 3},    {"factor", HARK_F32, 3, 3},
-      {"log_ridge", HARK_F32, 1, 1},  {"log_sigma", HARK_F32, 1, 1}, {"log_kernel", HARK_F32, 2, 2}};
+      {"query", HARK_F32, 3, 3},      {"key", HARK_F32, 3, 3},    {"value", HARK_F32, 3, 3},     {"cached_key", HARK_F32, 3, 3},
+      {"solved", HARK_F32, 3, 3},     {"factor", HARK_F32, 3, 3}, {"log_ridge", HARK_F32, 1, 1}, {"log_sigma", HARK_F32, 1, 1},
+      {"log_kernel", HARK_F32, 2, 2}, {"noise", HARK_F32, 3, 3}};
   const hark_operator *op = &hark_op_kernel_ridge_decode;
   const hark_kernel_ridge_decode_attributes *is = attributes;
   HARK_TRY(hark_check_inputs(context, op, rules, attributes, inputs, input_count));
@@ -99,6 +101,9 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
     const int64_t expected[] = {table->shape[0] == 1 ? 1 : is->heads, hark_max(table->shape[1], is->first_position + rows)};
     HARK_TRY(hark_check_shape(context, op, "log_kernel", table, 2, expected));
   }
+  const int64_t noise[] = {1, rows, is->heads};
+  if (hark_has_input(inputs, input_count, HARK_RIDGE_DECODE_NOISE))
+    HARK_TRY(hark_check_shape(context, op, "noise", &inputs[HARK_RIDGE_DECODE_NOISE], 3, noise));
   const int64_t shape[] = {1, rows, value_dim * is->heads};
   HARK_TRY(hark_ridge_decode_workspace(context, is, inputs, &out->forward_workspace));
   return hark_tensor_describe(context, query->type, 3, shape, &out->outputs[0]);
@@ -150,6 +155,8 @@ static bool kernel(const hark_ridge_decode *d, hark_numbers x, int64_t n, int64_
 /* r, z <- R^-1 kappa(K, k_n), R^-1 kappa(K, q_n) over the n earlier keys, and the last entries of both, which complete the row of the
  * factor. */
 static bool solve_row(const hark_ridge_decode *d, int64_t n, hark_numbers query, double *r, double *z) {
+  double added;
+  if (!hark_ridge_decode_added(d, n - d->is->first_position, &added)) return false;
   const hark_numbers key = numbers_of(d, HARK_RIDGE_DECODE_CACHED_KEY, n * d->key_step + d->key_head * d->head_dim);
   const bool wide = key.wide;
   for (int64_t i = 0; i <= n; i++)
@@ -164,15 +171,14 @@ static bool solve_row(const hark_ridge_decode *d, int64_t n, hark_numbers query,
     z[i] /= hark_get(row, i);
   }
   const hark_numbers row = numbers_of(d, HARK_RIDGE_DECODE_FACTOR, hark_ridge_decode_row(d->is->heads, d->head, n));
-  const double diagonal = r[n] + d->parameters.lambda;
+  const double diagonal = r[n] + added;
   double pivot = diagonal;
   for (int64_t i = 0; i < n; i++) {
     hark_put(row, i, r[i]);
     pivot -= r[i] * r[i];
     z[n] -= r[i] * z[i];
   }
-  pivot =
-      hark_ridge_pivot(d->record, d->head, n, pivot, diagonal, d->parameters.lambda, wide ? HARK_RIDGE_PIVOT_F64 : HARK_RIDGE_PIVOT_F32);
+  pivot = hark_ridge_pivot(d->record, d->head, n, pivot, diagonal, added, wide ? HARK_RIDGE_PIVOT_F64 : HARK_RIDGE_PIVOT_F32);
   r[n] = sqrt(pivot);
   z[n] /= r[n];
   hark_put(row, n, r[n]);
@@ -270,7 +276,8 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
   { .kernel = HARK_KERNEL_RBF, .ridge = 1.5, .sigma = 1.25, __VA_ARGS__ }
 static const hark_kernel_ridge_decode_attributes
     beginning = DECODE(.heads = 1, .key_heads = 1),
-    grouped = DECODE(.heads = 4, .key_heads = 2), later = DECODE(.heads = 2, .key_heads = 1, .first_position = 19),
+    grouped = DECODE(.heads = 4, .key_heads = 2), noisy = {.heads = 4, .key_heads = 2, .kernel = HARK_KERNEL_RBF, .sigma = 1.25},
+    later = DECODE(.heads = 2, .key_heads = 1, .first_position = 19),
     unit = {.heads = 2, .key_heads = 2, .kernel = HARK_KERNEL_EXP, .unit = true, .ridge = 1, .scale = 1.5},
     plain = {.heads = 1, .key_heads = 1, .first_position = 3, .kernel = HARK_KERNEL_EXP, .ridge = 4, .scale = 0.25};
 
@@ -297,6 +304,18 @@ static const hark_sample samples[] = {
       {HARK_F32, 1, {4}, 0, 0.5},
       {HARK_F32, 1, {1}, 0, 0.5},
       {HARK_F32, 2, {4, 43}, -0.2, 0}}},
+    {"noise",
+     &noisy,
+     {REAL(-1, 1, 1, 5, 12),
+      REAL(-1, 1, 1, 5, 6),
+      REAL(-1, 1, 1, 5, 4),
+      REAL(-1, 1, 1, 17, 6),
+      REAL(-1, 1, 1, 17, 64),
+      TRIANGLE(3, 4, 256),
+      {HARK_NONE, 0, {0}, 0, 0},
+      {HARK_NONE, 0, {0}, 0, 0},
+      {HARK_NONE, 0, {0}, 0, 0},
+      REAL(1, 2, 1, 5, 4)}},
     {"unit",
      &unit,
      {REAL(-1, 1, 1, 33, 40), REAL(-1, 1, 1, 33, 40), REAL(-1, 1, 1, 33, 14), REAL(-1, 1, 1, 50, 40), REAL(-1, 1, 1, 50, 32),
@@ -324,7 +343,9 @@ static const hark_sample samples[] = {
 
 const hark_operator hark_op_kernel_ridge_decode = {
     .name = "kernel_ridge_decode",
-    .formula = "y = U^T R^-1 kappa(K, query) with a row more of R R^T = kappa(K, K) + lambda I and of U = R^-1 V for every key and value",
+    .formula =
+        "y = U^T R^-1 kappa(K, query) with a row more of R R^T = kappa(K, K) + lambda I + diag(noise) and of U = R^-1 V for every key and "
+        "value",
     .attributes_size = sizeof(hark_kernel_ridge_decode_attributes),
     .input_minimum = HARK_RIDGE_DECODE_LOG_RIDGE,
     .input_maximum = HARK_RIDGE_DECODE_INPUTS,

@@ -72,7 +72,9 @@ static void forget_parts(hark_engine *engine) {
  * engine->targets. */
 static hark_status begin_pass(hark_engine *engine, int64_t rows, int64_t length, bool recording, hark_value *tokens, hark_value *targets) {
   const int64_t shape[] = {rows, length};
-  const hark_tensor windows[] = {hark_tensor_front(&engine->inputs, 2, shape), hark_tensor_front(&engine->targets, 2, shape)};
+  const int64_t *const of_targets = engine->rows.count > 0 ? &engine->rows.count : shape;
+  const hark_tensor windows[] = {hark_tensor_front(&engine->inputs, 2, shape),
+                                 hark_tensor_front(&engine->targets, engine->rows.count > 0 ? 1 : 2, of_targets)};
   engine->logits = 0;
   forget_parts(engine);
   hark_tape_reset(engine->tape);
@@ -104,6 +106,7 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
                                 .seed = (uint64_t)engine->config->train.seed,
                                 .first_sample = first_sample,
                                 .micro_step = micro_step,
+                                .logit_rows = hark_engine_rows_now(&engine->rows),
                                 .plans = engine->training_plans,
                                 .report = &engine->report};
   HARK_TRY(begin_pass(engine, rows, length, true, &tokens, &targets));
@@ -128,6 +131,7 @@ static hark_status prediction_pass(hark_context *context, hark_engine *engine, i
                                 .slice_row = own_rows(engine).first,
                                 .rows = engine->sequence.total,
                                 .sequence = hark_engine_sequence(engine),
+                                .logit_rows = hark_engine_rows_now(&engine->rows),
                                 .plans = engine->evaluation_plans,
                                 .report = &engine->report};
   HARK_TRY(begin_pass(engine, rows, length, false, &tokens, &engine->targets_read));
@@ -151,6 +155,7 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   const int64_t one_row[] = {1, batch->tokens}, responses[] = {batch->rows, engine->task.responses};
   forward->tape = engine->tape;
   forward->parameters = &engine->network->parameters;
+  forward->logit_rows = hark_engine_rows_now(&engine->rows);
   hark_value logits = 0, target = 0, penalty = 0, penalties[HARK_PENALTIES] = {0};
   const double sequences = (double)(engine->config->train.batch * engine->config->train.accumulate);
   hark_network_input input = {.weight = classes || hark_engine_has_vectors(engine) ? weight : 1 / sequences};
@@ -177,7 +182,11 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
     engine->total = *loss;
     return add_penalty(engine, penalty, penalties);
   }
-  const hark_tensor targets = hark_tensor_front(&engine->targets, classes ? 1 : 2, classes ? &batch->rows : one_row);
+  const bool some = engine->rows.count > 0;
+  const hark_tensor targets = hark_tensor_front(&engine->targets, classes || some ? 1 : 2,
+                                                some      ? &engine->rows.count
+                                                : classes ? &batch->rows
+                                                          : one_row);
   HARK_TRY(hark_tape_leaf(engine->tape, &targets, NULL, &target));
   HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
   HARK_TRY(hark_tape_apply(engine->tape, &hark_op_argmax, NULL, 1, &logits, 0, predicted));
@@ -203,29 +212,46 @@ static hark_status evaluation_packed_pass(hark_context *context, hark_engine *en
   return packed_pass(context, engine, batch, &forward, 1, loss, predicted);
 }
 
-/* Measures the largest packed step. */
-static hark_status measure_packed(hark_context *context, hark_engine *engine) {
-  const hark_packed_extents *extents = &engine->packing->read.most;
-  const hark_example_batch most = {.rows = extents->examples, .tokens = extents->tokens, .longest = engine->network->config.context};
+/* Measures a step of the most examples with `tokens` tokens. */
+static hark_status measure_packed(hark_context *context, hark_engine *engine, int64_t tokens) {
+  const hark_example_batch most = {
+      .rows = engine->packing->read.most.examples, .tokens = tokens, .longest = hark_min(tokens, engine->network->config.context)};
   hark_value loss = 0, predicted = 0;
   HARK_TRY(evaluation_packed_pass(context, engine, &most, &loss, &predicted));
   return engine->training ? training_packed_pass(context, engine, &most, 0, 1, &loss, &predicted) : HARK_OK;
 }
 
-static hark_status measure_rectangular(hark_context *context, hark_engine *engine) {
-  const int64_t rows = engine->config->train.batch;
+/* The same of windows. */
+static hark_status measure_rectangular(hark_context *context, hark_engine *engine, int64_t tokens) {
+  const int64_t length = hark_engine_own_length(engine), rows = hark_max(1, tokens / length);
   hark_value loss = 0, predicted = 0;
-  HARK_TRY(prediction_pass(context, engine, rows, hark_engine_own_length(engine)));
+  HARK_TRY(prediction_pass(context, engine, rows, length));
   if (engine->network->architecture->predicts_masked) HARK_TRY(likeliest_of_logits(engine, &predicted));
   HARK_TRY(loss_of_logits(engine, &loss));
   return engine->training ? training_pass(context, engine, rows, 0, 0, 1, &loss) : HARK_OK;
 }
 
+/* Measures a step of `tokens` tokens, `with_logits` of which have logits; 0: all. */
+static hark_status measure_tokens(hark_context *context, hark_engine *engine, int64_t tokens, int64_t with_logits) {
+  hark_engine_rows_assume(&engine->rows, with_logits);
+  HARK_TRY((hark_engine_is_packed(engine) ? measure_packed : measure_rectangular)(context, engine, tokens));
+  engine->largest_operations = fmax(engine->largest_operations, hark_engine_operations(engine));
+  return HARK_OK;
+}
+
+/* All tokens, of which as many have targets as may have them; and as many tokens as all have logits then. */
+static hark_status measure(hark_context *context, hark_engine *engine) {
+  const int64_t windows = engine->config->train.batch * hark_engine_own_length(engine);
+  const int64_t tokens = hark_engine_is_packed(engine) ? engine->packing->read.most.tokens : windows;
+  const int64_t some = hark_min(engine->most_targets, hark_engine_rows_most(tokens));
+  if (engine->rows.index.type != HARK_NONE && some > 0) HARK_TRY(measure_tokens(context, engine, tokens, some));
+  return measure_tokens(context, engine, hark_min(tokens, hark_engine_rows_all(engine->most_targets)), 0);
+}
+
 hark_status hark_engine_measure_step(hark_context *context, hark_engine *engine) {
   hark_tape_set_shape_only(engine->tape, true);
-  const hark_status status = hark_engine_is_packed(engine) ? measure_packed(context, engine) : measure_rectangular(context, engine);
+  const hark_status status = measure(context, engine);
   engine->logits = 0;
-  engine->largest_operations = hark_engine_operations(engine);
   hark_tape_set_shape_only(engine->tape, false);
   return status;
 }
@@ -249,6 +275,14 @@ static hark_status write_windows(hark_context *context, const hark_engine *engin
     HARK_TRY(hark_backend_write(context, (int32_t *)to->data + row * own.count, tokens + row * length + own.first,
                                 (size_t)own.count * sizeof(int32_t)));
   return HARK_OK;
+}
+
+/* Writes the targets of the rows with logits to the front of engine->targets. */
+static hark_status write_targets(hark_context *context, const hark_engine *engine, const int32_t *targets, int64_t rows, int64_t length) {
+  const int32_t *those = NULL;
+  if (engine->rows.count == 0) return write_windows(context, engine, &engine->targets, targets, rows, length);
+  HARK_TRY(hark_engine_rows_targets(context, &engine->rows, targets, rows * length, &those));
+  return hark_backend_write(context, engine->targets.data, those, (size_t)engine->rows.count * sizeof *those);
 }
 
 static hark_status read_loss(hark_context *context, const hark_engine *engine, hark_value value, double *loss) {
@@ -278,7 +312,8 @@ hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, 
   hark_value value = 0;
   const int64_t length = engine->config->model.context;
   HARK_TRY(write_windows(context, engine, &engine->inputs, inputs, rows, length));
-  HARK_TRY(write_windows(context, engine, &engine->targets, targets, rows, length));
+  HARK_TRY(hark_engine_rows_find(context, &engine->rows, targets, rows * length));
+  HARK_TRY(write_targets(context, engine, targets, rows, length));
   HARK_TRY(hark_gradient_sum_open(context, &engine->sum));
   HARK_TRY(training_pass(context, engine, rows, first_sample, micro_step, weight, &value));
   HARK_TRY(hark_gradient_sum_close(context, &engine->sum));
@@ -286,21 +321,29 @@ hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, 
   return read_parts(context, engine, *loss);
 }
 
-hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows, int64_t length) {
+hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets, int64_t rows,
+                                int64_t length) {
   HARK_TRY(write_windows(context, engine, &engine->inputs, inputs, rows, length));
+  HARK_TRY(hark_engine_rows_find(context, &engine->rows, targets, rows * length));
+  engine->windows = rows;
+  engine->length = length;
   return prediction_pass(context, engine, rows, hark_engine_sequence(engine) != NULL ? hark_engine_own_length(engine) : length);
 }
 
 hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum) {
   hark_value loss = 0;
   if (engine->logits == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: a loss is requested, and nothing was predicted");
-  const int64_t *shape = hark_tape_tensor(engine->tape, engine->logits)->shape;
-  HARK_TRY(write_windows(context, engine, &engine->targets, targets, shape[0],
-                         hark_engine_sequence(engine) != NULL ? engine->sequence.total : shape[1]));
+  HARK_TRY(write_targets(context, engine, targets, engine->windows, engine->length));
   HARK_TRY(loss_of_logits(engine, &loss));
   HARK_TRY(read_loss(context, engine, loss, sum));
   hark_tape_release(engine->tape, loss);
   return HARK_OK;
+}
+
+static int64_t count_correct(const int32_t *likeliest, const int32_t *targets, int64_t count) {
+  int64_t correct = 0;
+  for (int64_t i = 0; i < count; i++) correct += targets[i] >= 0 && likeliest[i] == targets[i]; /* ignored ones are below 0 */
+  return correct;
 }
 
 hark_status hark_engine_correct(hark_context *context, hark_engine *engine, const int32_t *targets, int32_t *likeliest, int64_t *correct) {
@@ -308,11 +351,9 @@ hark_status hark_engine_correct(hark_context *context, hark_engine *engine, cons
   if (engine->logits == 0)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: correct predictions are requested, and nothing was predicted");
   HARK_TRY(likeliest_of_logits(engine, &predicted));
-  const hark_tensor *rows = hark_tape_tensor(engine->tape, predicted);
-  HARK_TRY(hark_tensor_read(context, rows, likeliest));
-  *correct = 0;
-  for (int64_t i = 0; i < hark_tensor_count(rows); i++)
-    *correct += likeliest[i] == targets[i]; /* no token has the number of ignored targets */
+  HARK_TRY(hark_tensor_read(context, hark_tape_tensor(engine->tape, predicted), likeliest));
+  hark_engine_rows_spread(&engine->rows, engine->windows * engine->length, likeliest);
+  *correct = count_correct(likeliest, targets, engine->windows * engine->length);
   hark_tape_release(engine->tape, predicted);
   return HARK_OK;
 }
@@ -326,8 +367,12 @@ static hark_status write_examples(hark_context *context, hark_engine *engine, co
     const size_t responses = (size_t)(batch->rows * engine->task.responses);
     return hark_backend_write(context, packing->responses.data, batch->responses, responses * sizeof *batch->responses);
   }
-  const size_t targets = (size_t)(hark_engine_has_classes(engine) ? batch->rows : batch->tokens);
-  return hark_backend_write(context, engine->targets.data, batch->targets, targets * sizeof *batch->targets);
+  const bool classes = hark_engine_has_classes(engine);
+  const int32_t *targets = batch->targets;
+  HARK_TRY(hark_engine_rows_find(context, &engine->rows, targets, batch->tokens));
+  HARK_TRY(hark_engine_rows_targets(context, &engine->rows, targets, batch->tokens, &targets));
+  const int64_t count = engine->rows.count > 0 ? engine->rows.count : classes ? batch->rows : batch->tokens;
+  return hark_backend_write(context, engine->targets.data, targets, (size_t)count * sizeof *targets);
 }
 
 static hark_status read_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_value loss,
@@ -335,10 +380,9 @@ static hark_status read_examples(hark_context *context, hark_engine *engine, con
   int32_t *const likeliest = engine->packing->predicted;
   HARK_TRY(read_loss(context, engine, loss, &result->loss));
   if (predicted == 0) return HARK_OK; /* predictions of vectors are not classes */
-  const hark_tensor *rows = hark_tape_tensor(engine->tape, predicted);
-  HARK_TRY(hark_tensor_read(context, rows, likeliest));
-  for (int64_t i = 0; i < hark_tensor_count(rows); i++)
-    result->correct += likeliest[i] == batch->targets[i]; /* no token has the number of ignored targets */
+  HARK_TRY(hark_tensor_read(context, hark_tape_tensor(engine->tape, predicted), likeliest));
+  hark_engine_rows_spread(&engine->rows, batch->tokens, likeliest);
+  result->correct = count_correct(likeliest, batch->targets, hark_engine_has_classes(engine) ? batch->rows : batch->tokens);
   return HARK_OK;
 }
 

@@ -14,6 +14,7 @@
 #include "models/stack.h"
 #include "train/ahca_statistics.h"
 #include "train/config.h"
+#include "train/engine_rows.h"
 #include "train/gradient_sum.h"
 #include "train/moment_share.h"
 #include "train/moments.h"
@@ -26,6 +27,7 @@ typedef struct hark_learning_task {
   int parts;                   /* sequences of an example; 0: windows of a text, in rectangular batches */
   int64_t sequences;           /* of packed sentences: the largest number in a window; 0: parts */
   int64_t features, responses; /* of real vectors; 0: tokens */
+  int64_t targets;             /* the most targets at tokens of an example; 0: at every token */
   hark_end_tokens ends;        /* of an imported tokenizer */
 } hark_learning_task;
 
@@ -43,7 +45,7 @@ const char *hark_loss_term_name(hark_loss_term term);
 typedef struct hark_engine_packing {
   hark_packed_batch read;
   hark_tensor responses; /* f32 [rows, responses] */
-  int32_t *predicted;    /* host, [tokens], of the last pass: the most likely number of every row of logits; 0 for vectors */
+  int32_t *predicted;    /* host, [tokens], of the last pass: the most likely number of every row, -1 without logits; 0 for vectors */
 } hark_engine_packing;
 
 typedef struct hark_engine {
@@ -60,6 +62,9 @@ typedef struct hark_engine {
   hark_tensor workspace;                   /* of sum_squares and the optimiser */
   hark_gradient_sum sum;                   /* of the micro-batches of a step */
   hark_engine_packing *packing;            /* NULL: rectangular batches */
+  hark_engine_rows rows;                   /* that have logits */
+  int64_t most_targets;                    /* of a pass, for its memory */
+  int64_t windows, length;                 /* of the last hark_engine_predict() */
   hark_value logits, targets_read;         /* of the last hark_engine_predict(); 0: another pass followed */
   hark_schedule_plan plan;                 /* of the whole run, for what changes during it; zeros: nothing changes */
   hark_attention_report report;            /* pivots that kernel ridge attention has corrected */
@@ -141,22 +146,23 @@ HARK_MUST_CHECK hark_status hark_engine_finish_step(hark_context *context, hark_
 HARK_MUST_CHECK hark_status hark_engine_check_finite(hark_context *context, hark_engine *engine);
 
 /* Computes the logits of `rows` windows, which are kept until the next pass. `length` [1, context]: the number of tokens of each window;
- * the windows are one after the other in `inputs`, as are the targets that are given later. */
-HARK_MUST_CHECK hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows,
-                                                int64_t length);
+ * the windows are one after the other in `inputs`, as are the targets. Targets that are given later may be those of `targets` alone, so
+ * that rows without a target may have no logits; targets NULL: any. */
+HARK_MUST_CHECK hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets,
+                                                int64_t rows, int64_t length);
 
 /* The sum of the losses (natural logarithm, without smoothing) of targets of the windows that were read last, except ignored ones. Ignored
  * targets cost almost nothing, so that several sums over parts of the targets cost as much as one over all. Errors: HARK_INVALID_ARGUMENT
- * if there was another pass in between. */
+ * if there was another pass in between, or a target has no logits. */
 HARK_MUST_CHECK hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum);
 
-/* The number of those targets that are the most likely tokens. These are written to `likeliest`, which has rows times length numbers. For
- * architectures that predict masked tokens. Errors: as hark_engine_loss. */
+/* The number of those targets that are the most likely tokens. These are written to `likeliest`, which has rows times length numbers, -1
+ * for rows without logits. For architectures that predict masked tokens. Errors: as hark_engine_loss. */
 HARK_MUST_CHECK hark_status hark_engine_correct(hark_context *context, hark_engine *engine, const int32_t *targets, int32_t *likeliest,
                                                 int64_t *correct);
 
 /* Loss (a sum, natural logarithm, without smoothing; for vectors the squared errors) and predictions of packed examples. *predicted [rows
- * or tokens] belongs to the engine and is valid until the next pass. */
+ * or tokens; tokens without logits have -1] belongs to the engine and is valid until the next pass. */
 HARK_MUST_CHECK hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch,
                                                           hark_pass_result *result, const int32_t **predicted);
 

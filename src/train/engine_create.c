@@ -1,5 +1,6 @@
 /* engine_create.c - making an engine: what the configuration and the data determine, its memory, and how much it would need. */
 #include <fnmatch.h>
+#include <math.h>
 
 #include "attention/spread.h"
 #include "backend/backend.h"
@@ -103,6 +104,29 @@ static hark_status make_targets(hark_context *context, hark_engine *engine, bool
   const int64_t packed[] = {1, engine->packing->read.most.tokens};
   return hark_engine_has_classes(engine) ? hark_tensor_make(context, memory, HARK_I32, 1, windows, &engine->targets)
                                          : hark_tensor_make(context, memory, HARK_I32, 2, packed, &engine->targets);
+}
+
+#define DEVIATIONS 8 /* with a probability below 1e-14 a batch has more masked tokens than that: then a pass allocates memory */
+
+/* The most targets of a pass over `tokens` tokens. */
+static int64_t most_targets(const hark_engine *engine, int64_t tokens) {
+  const hark_config *const config = engine->config;
+  if (engine->network->architecture->predicts_masked) {
+    const double mean = config->train.mask_fraction * (double)tokens;
+    return hark_min(tokens, (int64_t)ceil(mean + DEVIATIONS * sqrt(mean * (1 - config->train.mask_fraction))));
+  }
+  return engine->task.targets > 0 ? hark_min(tokens, config->train.batch * engine->task.targets) : tokens;
+}
+
+/* Passes with one result for each example, over spread windows and in slices have logits of all rows. */
+static hark_status make_rows(hark_context *context, hark_engine *engine, bool memory) {
+  const int64_t batch = engine->config->train.batch, length = engine->config->model.context;
+  const bool packed = hark_engine_is_packed(engine), sliced = !packed && batch == 1 && length > context->rows.most;
+  const int64_t tokens = packed ? engine->packing->read.most.tokens : batch * length;
+  engine->most_targets = tokens;
+  if (hark_engine_has_classes(engine) || hark_engine_has_vectors(engine) || hark_engine_sequence(engine) != NULL || sliced) return HARK_OK;
+  engine->most_targets = most_targets(engine, tokens);
+  return hark_engine_rows_open(context, tokens, memory, &engine->rows);
 }
 
 /* Windows of a text have type 0. */
@@ -237,6 +261,7 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   if (!hark_engine_is_packed(engine)) HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 2, windows, &engine->inputs));
   HARK_TRY(make_types(context, engine, memory));
   HARK_TRY(make_targets(context, engine, memory));
+  HARK_TRY(make_rows(context, engine, memory));
   if (engine->training) HARK_TRY(build_optimiser(context, engine, memory));
   if (memory && hark_engine_sequence(engine) != NULL) /* no exchange of rows needs memory */
     HARK_TRY(hark_group_reserve(context, engine->sequence.group, (int64_t)hark_group_size(engine->sequence.group) * EXCHANGED_PIECES));
@@ -314,6 +339,7 @@ void hark_engine_destroy(hark_context *context, hark_engine **engine_pointer) {
   hark_gradient_sum_destroy(context, &engine->sum);
   hark_moment_share_destroy(context, &engine->share);
   destroy_packing(context, engine->packing);
+  hark_engine_rows_close(context, &engine->rows);
   hark_network_destroy(context, &engine->network);
   hark_release(context, engine, sizeof *engine);
 }
@@ -333,5 +359,6 @@ hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
                               .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment) + engine->share.memory_bytes,
                               .step = hark_tape_peak_bytes(engine->tape),
                               .batch = bytes_of(&engine->inputs) + bytes_of(&engine->types) + bytes_of(&engine->targets) +
-                                       bytes_of(&engine->workspace) + packing_bytes(engine->packing)};
+                                       bytes_of(&engine->workspace) + bytes_of(&engine->rows.index) + engine->rows.bytes +
+                                       packing_bytes(engine->packing)};
 }

@@ -102,7 +102,7 @@ static hark_status measure(void *user, int64_t index, hark_batch_sums *out) {
     out->targets = hide_tokens(engine, first, batch);
     if (out->targets == 0) return HARK_OK;
   }
-  HARK_TRY(hark_engine_predict(walk->context, engine, batch->inputs, batch->rows, batch->length));
+  HARK_TRY(hark_engine_predict(walk->context, engine, batch->inputs, batch->targets, batch->rows, batch->length));
   HARK_TRY(hark_engine_loss(walk->context, engine, batch->targets, &out->loss));
   if (hides) HARK_TRY(hark_engine_correct(walk->context, engine, batch->targets, batch->some, &out->correct));
   return walk->task->positions ? measure_positions(walk->context, engine, batch, walk->batch_positions) : HARK_OK;

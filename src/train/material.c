@@ -1,6 +1,7 @@
 /* material.c - see material.h. */
 #include "train/material.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -13,6 +14,22 @@
 #define SAMPLES_MOST (INT64_MAX / 2)
 
 static bool hides(const hark_config *config) { return hark_architecture_of(config->model.architecture)->predicts_masked; }
+
+/* The pixels of a picture are tokens in rows of its width; other data have no rows. */
+static hark_status check_grid(hark_context *context, const hark_config *config, const hark_examples *examples) {
+  const int64_t columns = config->model.attention.grid_columns;
+  int32_t height, width;
+  if (columns == 0 || !hark_layer_choice_has(&config->model.attention.structure, HARK_STRUCTURE_HIERARCHICAL)) return HARK_OK;
+  if (!hark_examples_image(examples, &height, &width))
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "model.attention.grid_columns is %" PRId64 ", and the examples are no pictures (format %s), expected 0", columns,
+                     hark_examples_format(examples));
+  if (columns != width)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "model.attention.grid_columns is %" PRId64 ", and the pictures have %" PRId32 " columns, expected %" PRId32, columns,
+                     width, width);
+  return HARK_OK;
+}
 
 hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_data_use use, hark_examples **out) {
   const hark_examples_settings settings = {.format = hark_config_format(config),
@@ -31,7 +48,10 @@ hark_status hark_material_examples(hark_context *context, const hark_config *con
                                            .label_field = config->data.label_field,
                                            .known = use == HARK_DATA_OF_RUN || use == HARK_DATA_MEASURED,
                                            .teaches_classes = use <= HARK_DATA_OF_RUN && !hides(config)};
-  return hark_examples_open(context, &settings, out);
+  HARK_TRY(hark_examples_open(context, &settings, out));
+  const hark_status status = check_grid(context, config, *out);
+  if (status != HARK_OK) hark_examples_close(context, out);
+  return status;
 }
 
 hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples) {
@@ -40,6 +60,7 @@ hark_learning_task hark_material_task_of(const hark_config *config, const hark_e
                               .classes = classes ? hark_examples_classes(examples) : 0,
                               .features = hark_examples_features(examples),
                               .responses = hark_examples_responses(examples),
+                              .targets = hark_config_reconstructs(config) || hides(config) ? 0 : hark_examples_most_targets(examples),
                               .parts = hark_examples_parts(examples)};
 }
 

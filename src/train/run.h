@@ -55,7 +55,7 @@ typedef struct hark_run_state {
   double objective_sum, smoothing_sum, z_sum, ratio_sum, ponder_sum; /* the same for runs whose loss has further terms */
   int64_t loss_count;
   int64_t line_targets, line_correct; /* of examples, in those steps: targets, and correct predictions */
-  double operations;                  /* of steps with examples */
+  double operations;                  /* of steps whose costs differ */
   int64_t empty_steps;                /* without a target; the model learned nothing from them */
   double rate;                        /* of the last step; 0: none yet */
   hark_schedule_plan plan;            /* zeros in checkpoints of versions without plans */

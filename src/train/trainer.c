@@ -168,6 +168,9 @@ static hark_status load_checkpoint(training_run *trainer, const resumption *begu
   trainer->engine->report.pivots = trainer->state.mended_pivots;
   /* also for checkpoints of versions that did not count tokens */
   if (!trainer->material.packed) trainer->state.tokens = trainer->state.samples * config->model.context;
+  /* or the operations of masked windows, whose rows all had logits */
+  if (!trainer->material.packed && hark_training_costs_differ(trainer) && trainer->state.operations == 0)
+    trainer->state.operations = trainer->pass_operations * (double)(config->train.accumulate * trainer->state.step);
   hark_training_say(trainer, "continuing from %s", begun->name);
   /* damaged checkpoints are kept until there is a new one */
   const bool settles = begun->damaged[0] == '\0' || strcmp(begun->damaged, "last") == 0;
@@ -280,7 +283,7 @@ static void add_part(training_run *trainer, const step_part *part, hark_material
   step->real += pass->real;
   trainer->pass_operations = part->operations;
   trainer->line_operations += part->operations;
-  if (trainer->material.packed) trainer->state.operations += part->operations;
+  if (hark_training_costs_differ(trainer)) trainer->state.operations += part->operations;
 }
 
 /* Adds the parts of all processes in their order. Every process has `room` places, and the last one of a smaller share is unused. */

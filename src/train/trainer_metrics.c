@@ -38,6 +38,8 @@ static hark_status end_line(training_run *trainer) {
 
 bool hark_training_predicts_masked(const training_run *trainer) { return trainer->engine->network->architecture->predicts_masked; }
 
+bool hark_training_costs_differ(const training_run *trainer) { return trainer->material.packed || hark_training_predicts_masked(trainer); }
+
 /* The model predicts next tokens, so its loss is a measure of the text. */
 bool hark_training_predicts_next(const training_run *trainer) {
   return !hark_training_predicts_masked(trainer) && !hark_config_reconstructs(trainer->config);
@@ -119,9 +121,8 @@ void hark_training_measure_speed(training_run *trainer) {
   if (trainer->line_steps > 0) trainer->pace.step = elapsed / (double)trainer->line_steps;
 }
 
-/* Windows of a text cost the same in every step; the cost of examples depends on their tokens. */
 static double operations_so_far(const training_run *trainer) {
-  if (trainer->material.packed) return trainer->state.operations;
+  if (hark_training_costs_differ(trainer)) return trainer->state.operations;
   return trainer->pass_operations * (double)(trainer->config->train.accumulate * trainer->state.step);
 }
 

@@ -69,6 +69,8 @@ bool hark_training_evaluation_is_due(const training_run *trainer);
 /* Seconds of the run so far, earlier parts included. */
 double hark_training_seconds(const training_run *trainer);
 bool hark_training_predicts_masked(const training_run *trainer);
+/* Windows of a text cost the same in every step. The cost of examples depends on their tokens, that of masked windows on their targets. */
+bool hark_training_costs_differ(const training_run *trainer);
 /* The model predicts next tokens, so its loss is a measure of the text. */
 bool hark_training_predicts_next(const training_run *trainer);
 /* Continues after the checkpoint's lines: lines written later, or by a run that never began, are removed. */

@@ -9,8 +9,9 @@
 
 #include "core/core.h"
 
-const char *const ridge_array_names[RIDGE_ARRAYS] = {"query",    "key",    "value", "log_kernel", "ridge",       "sigma",  "dout",  "out",
-                                                     "variance", "dquery", "dkey",  "dvalue",     "dlog_kernel", "dridge", "dsigma"};
+const char *const ridge_array_names[RIDGE_ARRAYS] = {
+    "query", "key",      "value",           "log_kernel", "ridge", "sigma",  "noise",       "dout",   "dvariance", "dlog_determinant",
+    "out",   "variance", "log_determinant", "dquery",     "dkey",  "dvalue", "dlog_kernel", "dridge", "dsigma",    "dnoise"};
 
 double ridge_before(int64_t i) { return 0.25 * (double)(i % 5) - 0.5; }
 
@@ -41,7 +42,10 @@ static bool read_word(ridge_problem *p, const char *word) {
                {"accumulate", &p->accumulate},
                {"equal", &p->equal},
                {"roomy", &p->roomy},
-               {"far", &p->far}};
+               {"far", &p->far},
+               {"dvariance", &p->dvariance},
+               {"determinant", &p->determinant},
+               {"noise", &p->noise}};
   for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
     if (strcmp(word, flags[i].name) == 0) return *flags[i].flag = true;
   const struct {
@@ -140,6 +144,9 @@ void ridge_problem_make(const char *text, ridge_problem *out) {
     assert_non_null(p->hidden);
     for (int64_t i = 0; i < count; i++) p->hidden[i] = draw(&state, 0, 1) < 0.7;
   }
+  if (p->dvariance) fill(p, RIDGE_DVARIANCE, p->batch * p->heads * p->queries, &state, -1, 1);
+  if (p->determinant) fill(p, RIDGE_DLOG_DETERMINANT, p->batch * p->heads * p->queries, &state, -1, 1);
+  if (p->noise) fill(p, RIDGE_NOISE, p->batch * p->heads * p->keys, &state, 0.1, 0.6);
   divide(p);
 }
 
@@ -176,6 +183,9 @@ hark_attention_desc ridge_problem_desc(const ridge_problem *p, hark_type type) {
   desc.has_mask = p->mask;
   desc.has_segments = p->segments;
   desc.has_log_kernel = p->kernel || p->shared;
+  desc.has_dvariance = p->dvariance;
+  desc.has_dlog_determinant = p->determinant;
+  desc.has_noise = p->noise;
   return desc;
 }
 
@@ -229,8 +239,8 @@ static double kernel_of(const ridge_problem *p, int64_t head, const double *x0, 
   return value;
 }
 
-/* Solves a x = b with `columns` right-hand sides in place, pivoting by rows. */
-static void eliminate(int64_t n, double *a, int64_t columns, double *b) {
+/* Solves a x = b with `columns` right-hand sides in place, pivoting by rows; returns log |det a|. */
+static double eliminate(int64_t n, double *a, int64_t columns, double *b) {
   for (int64_t i = 0; i < n; i++) {
     int64_t best = i;
     for (int64_t r = i + 1; r < n; r++)
@@ -251,16 +261,25 @@ static void eliminate(int64_t n, double *a, int64_t columns, double *b) {
       for (int64_t c = 0; c < columns; c++) b[r * columns + c] -= factor * b[i * columns + c];
     }
   }
+  double determinant = 0;
+  for (int64_t i = 0; i < n; i++) determinant += log(fabs(a[i * n + i]));
   for (int64_t i = n - 1; i >= 0; i--)
     for (int64_t c = 0; c < columns; c++) {
       for (int64_t k = i + 1; k < n; k++) b[i * columns + c] -= a[i * n + k] * b[k * columns + c];
       b[i * columns + c] /= a[i * n + i];
     }
+  return determinant;
 }
+
+static double noise_of(const ridge_problem *p, int64_t item, int64_t head, int64_t key) {
+  return p->noise ? p->array[RIDGE_NOISE][(item * p->heads + head) * p->keys + key] : 0;
+}
+
+#define MOST_INVERTED 96 /* keys of a system whose trace(M^-1) is computed; it is at most n / lambda */
 
 /* One query of one head. The bound: with M computed as M + E and kappa as kappa + e, |E_ij| <= c u M_ij from exponents and a factorisation
  * whose backward error is at most c n u trace(M) / n, so |dy| <= |V^T M^-1| (|e| + |E| |M^-1 kappa|) in norms; c covers exponents up to 8
- * and the rounding of products of d terms. */
+ * and the rounding of products of d terms. The logarithm of the determinant is off by trace(M^-1 E), at most trace(M^-1) |E|. */
 static void expect_row(const ridge_problem *p, int64_t item, int64_t head, int64_t row, const place *at, double *work,
                        ridge_expected *out) {
   const int64_t d = p->head_dim, dv = p->value_dim, key_head = head / (p->heads / p->key_heads),
@@ -278,16 +297,22 @@ static void expect_row(const ridge_problem *p, int64_t item, int64_t head, int64
   }
   double *a = work, *b = a + n * n, lambda = p->array[RIDGE_RIDGE] != NULL ? p->array[RIDGE_RIDGE][p->per_head ? head : 0] : p->ridge;
   if (p->power) lambda *= pow((double)visible, 0.75);
-  const int64_t columns = dv + 1;
+  const int64_t inverse = n <= MOST_INVERTED ? n : 0, columns = dv + 1 + inverse;
   double *kappa = b + n * columns, trace = 0;
   for (int64_t i = 0; i < n; i++) {
     for (int64_t j = 0; j < n; j++)
-      a[i * n + j] = kernel_of(p, head, keys + seen[i] * d, keys + seen[j] * d, seen[i] - seen[j]) + (i == j ? lambda : 0);
+      a[i * n + j] = kernel_of(p, head, keys + seen[i] * d, keys + seen[j] * d, seen[i] - seen[j]) +
+                     (i == j ? lambda + noise_of(p, item, head, at->first + seen[i]) : 0);
     trace += a[i * n + i];
     kappa[i] = b[i * columns] = kernel_of(p, head, q, keys + seen[i] * d, at->row + at->offset - seen[i]);
     for (int64_t c = 0; c < dv; c++) b[i * columns + 1 + c] = values[seen[i] * dv + c];
+    for (int64_t c = 0; c < inverse; c++) b[i * columns + 1 + dv + c] = i == c;
   }
-  eliminate(n, a, columns, b);
+  double least = INFINITY; /* diagonal entry beside the kernel's */
+  for (int64_t i = 0; i < n; i++) least = fmin(least, lambda + noise_of(p, item, head, at->first + seen[i]));
+  out->log_determinant[index] = eliminate(n, a, columns, b);
+  double inverse_trace = inverse > 0 ? 0 : (double)n / least;
+  for (int64_t c = 0; c < inverse; c++) inverse_trace += b[c * columns + 1 + dv + c];
   const double own = kernel_of(p, head, q, q, 0), weight = 64 + (double)d + 4 * (double)n;
   double explained = 0, kappa_norm = 0, solved_norm = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -296,6 +321,7 @@ static void expect_row(const ridge_problem *p, int64_t item, int64_t head, int64
     solved_norm += b[i * columns] * b[i * columns];
   }
   const double error = weight * (sqrt(kappa_norm) + trace * sqrt(solved_norm));
+  out->log_determinant_bound[index] = weight * trace * inverse_trace + fabs(out->log_determinant[index]);
   out->variance[index] = own - explained;
   out->variance_bound[index] = weight * own + 2 * error * sqrt(solved_norm);
   for (int64_t c = 0; c < dv; c++) {
@@ -311,8 +337,8 @@ static void expect_row(const ridge_problem *p, int64_t item, int64_t head, int64
 
 void ridge_expected_rows(const ridge_problem *p, int64_t count, const int64_t *chosen, ridge_expected *out) {
   const int64_t rows = p->batch * p->heads * p->queries, n = p->keys;
-  *out = (ridge_expected){need(rows * p->value_dim), need(rows), need(rows * p->value_dim), need(rows)};
-  double *work = need(n * n + n * (p->value_dim + 2));
+  *out = (ridge_expected){need(rows * p->value_dim), need(rows), need(rows), need(rows * p->value_dim), need(rows), need(rows)};
+  double *work = need(n * n + n * (p->value_dim + 2 + MOST_INVERTED));
   for (int64_t item = 0; item < p->batch; item++)
     for (int64_t head = 0; head < p->heads; head++)
       for (int64_t i = 0; i < count; i++) {
@@ -328,6 +354,8 @@ void ridge_expected_make(const ridge_problem *p, ridge_expected *out) { ridge_ex
 void ridge_expected_free(ridge_expected *expected) {
   free(expected->out);
   free(expected->variance);
+  free(expected->log_determinant);
+  free(expected->log_determinant_bound);
   free(expected->out_bound);
   free(expected->variance_bound);
 }
@@ -367,6 +395,12 @@ static void place_array(const ridge_problem *p, hark_type type, ridge_array arra
     t->stride[0] = shape[2] * t->stride[2];
     next = shape[0] * t->stride[0];
   }
+  if (array == RIDGE_NOISE && p->layout == 1) { /* [Lk, H, B] with a number between keys */
+    t->stride[0] = 1;
+    t->stride[1] = shape[0];
+    t->stride[2] = shape[0] * shape[1] + 1;
+    next = shape[2] * t->stride[2];
+  }
   run->memory[array] = calloc((size_t)next, hark_type_bytes(type));
   assert_non_null(run->memory[array]);
   t->data = run->memory[array];
@@ -382,21 +416,45 @@ static int64_t element(const hark_tensor *t, int64_t i) {
 }
 
 static const ridge_array gradient_of[] = {
-    [RIDGE_DQUERY] = RIDGE_QUERY,           [RIDGE_DKEY] = RIDGE_KEY,     [RIDGE_DVALUE] = RIDGE_VALUE,
-    [RIDGE_DLOG_KERNEL] = RIDGE_LOG_KERNEL, [RIDGE_DRIDGE] = RIDGE_RIDGE, [RIDGE_DSIGMA] = RIDGE_SIGMA};
+    [RIDGE_DQUERY] = RIDGE_QUERY, [RIDGE_DKEY] = RIDGE_KEY,     [RIDGE_DVALUE] = RIDGE_VALUE, [RIDGE_DLOG_KERNEL] = RIDGE_LOG_KERNEL,
+    [RIDGE_DRIDGE] = RIDGE_RIDGE, [RIDGE_DSIGMA] = RIDGE_SIGMA, [RIDGE_DNOISE] = RIDGE_NOISE};
+
+ridge_array ridge_input_of(ridge_array gradient) { return gradient_of[gradient]; }
+
+int64_t ridge_count_of(const ridge_problem *p, ridge_array array) {
+  if (array < RIDGE_OUT) return p->count[array];
+  if (array == RIDGE_OUT) return p->count[RIDGE_DOUT];
+  return array >= RIDGE_DQUERY ? p->count[gradient_of[array]] : p->batch * p->heads * p->queries;
+}
 
 static void place_all(const ridge_problem *p, hark_type type, place_of_run *run) {
   const int64_t query[] = {p->batch, p->heads, p->queries, p->head_dim}, key[] = {p->batch, p->key_heads, p->keys, p->head_dim};
   const int64_t value[] = {p->batch, p->key_heads, p->keys, p->value_dim}, out[] = {p->batch, p->heads, p->queries, p->value_dim};
-  const int64_t table[] = {p->shared ? 1 : p->heads, p->distances}, vector[] = {p->per_head ? p->heads : 1};
+  const int64_t table[] = {p->shared ? 1 : p->heads, p->distances}, vector[] = {p->per_head ? p->heads : 1},
+                noise[] = {p->batch, p->heads, p->keys};
   const struct {
     int rank;
     const int64_t *shape;
-  } shapes[RIDGE_ARRAYS] = {
-      [RIDGE_QUERY] = {4, query},       [RIDGE_KEY] = {4, key},       [RIDGE_VALUE] = {4, value},  [RIDGE_LOG_KERNEL] = {2, table},
-      [RIDGE_RIDGE] = {1, vector},      [RIDGE_SIGMA] = {1, vector},  [RIDGE_DOUT] = {4, out},     [RIDGE_OUT] = {4, out},
-      [RIDGE_VARIANCE] = {3, query},    [RIDGE_DQUERY] = {4, query},  [RIDGE_DKEY] = {4, key},     [RIDGE_DVALUE] = {4, value},
-      [RIDGE_DLOG_KERNEL] = {2, table}, [RIDGE_DRIDGE] = {1, vector}, [RIDGE_DSIGMA] = {1, vector}};
+  } shapes[RIDGE_ARRAYS] = {[RIDGE_QUERY] = {4, query},
+                            [RIDGE_KEY] = {4, key},
+                            [RIDGE_VALUE] = {4, value},
+                            [RIDGE_LOG_KERNEL] = {2, table},
+                            [RIDGE_RIDGE] = {1, vector},
+                            [RIDGE_SIGMA] = {1, vector},
+                            [RIDGE_DOUT] = {4, out},
+                            [RIDGE_OUT] = {4, out},
+                            [RIDGE_VARIANCE] = {3, query},
+                            [RIDGE_DVARIANCE] = {3, query},
+                            [RIDGE_LOG_DETERMINANT] = {3, query},
+                            [RIDGE_DLOG_DETERMINANT] = {3, query},
+                            [RIDGE_NOISE] = {3, noise},
+                            [RIDGE_DNOISE] = {3, noise},
+                            [RIDGE_DQUERY] = {4, query},
+                            [RIDGE_DKEY] = {4, key},
+                            [RIDGE_DVALUE] = {4, value},
+                            [RIDGE_DLOG_KERNEL] = {2, table},
+                            [RIDGE_DRIDGE] = {1, vector},
+                            [RIDGE_DSIGMA] = {1, vector}};
   for (int a = 0; a < RIDGE_ARRAYS; a++) {
     const bool input = a < RIDGE_OUT, gradient = a >= RIDGE_DQUERY;
     if ((input && p->array[a] == NULL) || (gradient && p->array[gradient_of[a]] == NULL)) continue;
@@ -444,7 +502,9 @@ bool ridge_run_on(const attention_machine *machine, const ridge_problem *p, ridg
                               .log_kernel = run.tensor[RIDGE_LOG_KERNEL],
                               .ridge = run.tensor[RIDGE_RIDGE],
                               .sigma = run.tensor[RIDGE_SIGMA],
+                              .noise = run.tensor[RIDGE_NOISE],
                               .variance = run.tensor[RIDGE_VARIANCE],
+                              .log_determinant = run.tensor[RIDGE_LOG_DETERMINANT],
                               .key_lengths = p->lengths ? p->key_lengths : NULL,
                               .query_offsets = p->ragged ? p->query_offsets : NULL,
                               .key_offsets = p->ragged ? p->offsets : NULL,
@@ -472,12 +532,15 @@ bool ridge_run_on(const attention_machine *machine, const ridge_problem *p, ridg
   out->touched[0] = touched_bytes(workspace, sizes.forward_workspace, 0xff);
   if (out->status == HARK_OK) {
     args.dout = run.tensor[RIDGE_DOUT];
+    args.dvariance = run.tensor[RIDGE_DVARIANCE];
+    args.dlog_determinant = run.tensor[RIDGE_DLOG_DETERMINANT];
     args.dquery = run.tensor[RIDGE_DQUERY];
     args.dkey = run.tensor[RIDGE_DKEY];
     args.dvalue = run.tensor[RIDGE_DVALUE];
     args.dlog_kernel = run.tensor[RIDGE_DLOG_KERNEL];
     args.dridge = run.tensor[RIDGE_DRIDGE];
     args.dsigma = run.tensor[RIDGE_DSIGMA];
+    args.dnoise = run.tensor[RIDGE_DNOISE];
     args.accumulate = p->accumulate ? ~0u : 0;
     memset(workspace, 0xff, bytes);
     canary = (unsigned char *)workspace + sizes.backward_workspace;

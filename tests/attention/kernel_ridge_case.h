@@ -7,7 +7,8 @@
  * kernel (a table of log G per head), shared (one for all heads), heads (a ridge, and with rbf a sigma, per head, given in the call),
  * learned (one of each for all heads), power (lambda = c L^0.75), mask (by key), perhead (the mask differs by head), lengths, ragged,
  * segments, offset=N, layout=0|1, accumulate, ridge=X, equal (every key twice), far (queries and keys a
- * thousand sigmas from the origin), roomy (a plan for more), seed=N, threads=N.
+ * thousand sigmas from the origin), roomy (a plan for more), dvariance, determinant (gradients by the
+ * variance and by the log-determinant), noise (of each key), seed=N, threads=N.
  */
 #ifndef HARK_TESTS_ATTENTION_KERNEL_RIDGE_CASE_H
 #define HARK_TESTS_ATTENTION_KERNEL_RIDGE_CASE_H
@@ -28,15 +29,20 @@ typedef enum ridge_array {
   RIDGE_LOG_KERNEL,
   RIDGE_RIDGE,
   RIDGE_SIGMA,
+  RIDGE_NOISE,
   RIDGE_DOUT,
+  RIDGE_DVARIANCE,
+  RIDGE_DLOG_DETERMINANT,
   RIDGE_OUT, /* results from here on */
   RIDGE_VARIANCE,
+  RIDGE_LOG_DETERMINANT,
   RIDGE_DQUERY,
   RIDGE_DKEY,
   RIDGE_DVALUE,
   RIDGE_DLOG_KERNEL,
   RIDGE_DRIDGE,
   RIDGE_DSIGMA,
+  RIDGE_DNOISE,
   RIDGE_ARRAYS
 } ridge_array;
 
@@ -46,7 +52,7 @@ typedef struct ridge_problem {
   char text[ATTENTION_CASE_BYTES];
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, offset, layout, seed, threads, distances, sequences;
   bool causal, rbf, unit, bound, kernel, shared, per_head, learned, power, mask, mask_heads, lengths, ragged, segments, has_offset,
-      accumulate, equal, roomy, far;
+      accumulate, equal, roomy, far, dvariance, determinant, noise;
   double ridge, sigma, scale;
   double *array[RIDGE_ARRAYS]; /* inputs, NULL where absent; all of them f32 numbers */
   int64_t count[RIDGE_ARRAYS];
@@ -73,15 +79,20 @@ hark_attention_desc ridge_problem_desc(const ridge_problem *problem, hark_type t
 bool ridge_run_on(const attention_machine *machine, const ridge_problem *problem, ridge_results *out);
 void ridge_results_free(ridge_results *results);
 
-/* out and variance from the definition: for every query the system of the keys that it sees, by elimination with pivoting. bound: how far a
- * result may be away in units of the roundoff. */
+/* out, variance and log_determinant from the definition: for every query the system of the keys that it sees, by elimination with pivoting.
+ * bound: how far a result may be away in units of the roundoff. */
 typedef struct ridge_expected {
-  double *out, *variance, *out_bound, *variance_bound;
+  double *out, *variance, *log_determinant, *out_bound, *variance_bound, *log_determinant_bound;
 } ridge_expected;
 void ridge_expected_make(const ridge_problem *problem, ridge_expected *out);
 /* The same of `count` rows of every head alone. */
 void ridge_expected_rows(const ridge_problem *problem, int64_t count, const int64_t *rows, ridge_expected *out);
 void ridge_expected_free(ridge_expected *expected);
+
+/* How many numbers an array has in this problem, also of results. */
+int64_t ridge_count_of(const ridge_problem *problem, ridge_array array);
+/* The input whose gradient a result is. */
+ridge_array ridge_input_of(ridge_array gradient);
 
 /* What a gradient holds before a run with "accumulate". */
 double ridge_before(int64_t i);

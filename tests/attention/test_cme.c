@@ -52,6 +52,13 @@ static const char *const forward_cases[] = {
     "cme:B1,H2,L70,D6,causal,rbf,far",
     "cme:B2,H2,L30,D6,rbf,far,kernel,mask",
     "cme:B1,H2,L90,D5,rbf,far,ragged",
+    "cme:B2,H4,K2,L17,D5,V3,causal,rbf,kernel,noise",
+    "cme:B2,H2,L9,S13,D4,rbf,noise,ridge=0",
+    "cme:B1,H2,L66,D6,noise,causal,ridge=0",
+    "cme:B2,H2,L20,D6,mask,perhead,noise,heads",
+    "cme:B2,H3,L19,D4,segments,noise,layout=1",
+    "cme:B1,H2,L15,S12,D4,ragged,noise,rbf",
+    "cme:B1,H2,L70,D7,unit,noise",
 };
 
 /* Gradients by differences: every option, small. */
@@ -75,6 +82,51 @@ static const char *const gradient_cases[] = {
     "cme:B1,H2,L6,D3,unit,heads,rbf,causal",
     "cme:B1,H2,L6,D3,bound,heads,causal,kernel",
     "cme:B1,H1,L3,S7,D3,heads,rbf,causal,kernel,offset=1",
+    "cme:B1,H1,L1,D2,heads,dvariance",
+    "cme:B1,H2,L5,D3,V2,heads,rbf,causal,kernel,dvariance",
+    "cme:B1,H2,L5,D3,V2,heads,causal,kernel,dvariance",
+    "cme:B1,H2,L5,D3,V2,heads,rbf,kernel,dvariance",
+    "cme:B1,H2,L5,D3,V2,heads,kernel,dvariance,accumulate",
+    "cme:B2,H4,K2,L4,D2,learned,rbf,shared,dvariance,layout=1,accumulate",
+    "cme:B2,H2,L6,D3,heads,power,mask,rbf,dvariance",
+    "cme:B1,H2,L6,D3,heads,causal,mask,perhead,dvariance",
+    "cme:B1,H1,L4,S7,D3,heads,rbf,kernel,dvariance",
+    "cme:B1,H1,L7,S4,D3,heads,causal,shared,dvariance",
+    "cme:B1,H1,L5,S5,D3,heads,offset=-2,causal,kernel,dvariance",
+    "cme:B2,H1,L6,D3,lengths,learned,dvariance,kernel",
+    "cme:B1,H1,L9,S9,D3,ragged,learned,rbf,dvariance,shared",
+    "cme:B1,H1,L9,D3,segments,learned,shared,causal,dvariance",
+    "cme:B1,H2,L6,D3,unit,heads,dvariance",
+    "cme:B1,H2,L6,D3,bound,heads,causal,kernel,dvariance",
+    "cme:B1,H2,L6,D3,bound,heads,dvariance",
+    "cme:B1,H1,L1,D2,heads,determinant",
+    "cme:B1,H2,L5,D3,V2,heads,rbf,causal,kernel,determinant",
+    "cme:B1,H2,L5,D3,V2,heads,rbf,kernel,determinant,accumulate",
+    "cme:B2,H4,K2,L4,D2,learned,shared,determinant,layout=1",
+    "cme:B2,H2,L6,D3,heads,power,mask,rbf,determinant",
+    "cme:B1,H2,L6,D3,heads,causal,mask,perhead,determinant,dvariance",
+    "cme:B1,H1,L4,S7,D3,heads,rbf,kernel,causal,determinant",
+    "cme:B1,H1,L7,S4,D3,heads,causal,shared,determinant,dvariance",
+    "cme:B1,H1,L5,S5,D3,heads,offset=-2,causal,kernel,determinant",
+    "cme:B2,H1,L6,D3,lengths,learned,determinant,dvariance,kernel",
+    "cme:B1,H1,L9,S9,D3,ragged,learned,rbf,causal,determinant,shared",
+    "cme:B1,H1,L9,D3,segments,learned,shared,determinant",
+    "cme:B1,H2,L6,D3,unit,heads,determinant,causal",
+    "cme:B1,H2,L6,D3,bound,heads,kernel,determinant",
+    "cme:B1,H1,L1,D2,heads,noise",
+    "cme:B1,H2,L5,D3,V2,heads,rbf,causal,kernel,noise,dvariance,determinant",
+    "cme:B1,H2,L5,D3,V2,noise,accumulate",
+    "cme:B1,H2,L5,D3,V2,rbf,noise,ridge=0,determinant",
+    "cme:B1,H2,L6,D3,causal,noise,ridge=0,dvariance",
+    "cme:B2,H4,K2,L4,D2,learned,shared,noise,layout=1,accumulate",
+    "cme:B2,H2,L6,D3,heads,power,mask,rbf,noise,determinant",
+    "cme:B1,H1,L4,S7,D3,heads,rbf,kernel,noise,dvariance",
+    "cme:B1,H1,L5,S5,D3,heads,offset=-2,causal,kernel,noise",
+    "cme:B2,H1,L6,D3,lengths,learned,noise,kernel",
+    "cme:B1,H1,L9,S9,D3,ragged,learned,rbf,causal,noise",
+    "cme:B1,H1,L9,D3,segments,learned,noise,accumulate",
+    "cme:B1,H2,L6,D3,unit,heads,noise,causal,dvariance",
+    "cme:B1,H2,L6,D3,bound,heads,kernel,noise,determinant",
 };
 
 /* f32 gradients against f64: sizes around tiles. */
@@ -99,6 +151,39 @@ static const char *const f32_cases[] = {
     "cme:B1,H2,L70,D6,causal,rbf,far,heads",
     "cme:B2,H2,L90,D6,rbf,far,learned,mask,kernel",
     "cme:B1,H2,L70,D6,rbf,unit,learned",
+    "cme:B1,H2,L65,D16,V8,causal,rbf,heads,kernel,dvariance",
+    "cme:B1,H2,L130,D8,V8,learned,rbf,kernel,accumulate,dvariance",
+    "cme:B1,H4,K2,L70,D16,V17,heads,dvariance",
+    "cme:B2,H2,L90,S75,D8,causal,heads,rbf,mask,layout=1,dvariance",
+    "cme:B2,H2,L75,S140,D8,heads,shared,lengths,dvariance",
+    "cme:B1,H1,L150,S140,D8,ragged,learned,kernel,rbf,dvariance",
+    "cme:B2,H1,L140,D8,segments,learned,kernel,roomy,dvariance",
+    "cme:B1,H1,L300,D4,V3,rbf,learned,dvariance,threads=4",
+    "cme:B1,H1,L300,D4,V3,causal,learned,dvariance,threads=4",
+    "cme:B1,H2,L100,D8,bound,heads,kernel,dvariance",
+    "cme:B1,H1,L80,S70,D8,causal,offset=-30,learned,dvariance",
+    "cme:B2,H2,L90,D6,rbf,far,learned,mask,kernel,dvariance",
+    "cme:B1,H2,L70,D6,rbf,unit,learned,causal,dvariance",
+    "cme:B1,H2,L65,D16,V8,causal,rbf,heads,kernel,determinant",
+    "cme:B1,H2,L130,D8,V8,learned,rbf,kernel,accumulate,determinant",
+    "cme:B2,H2,L90,S75,D8,causal,heads,rbf,mask,layout=1,determinant",
+    "cme:B2,H2,L75,S140,D8,heads,shared,lengths,determinant,dvariance",
+    "cme:B2,H2,L75,S140,D8,heads,shared,lengths,causal,determinant",
+    "cme:B1,H1,L150,S140,D8,ragged,learned,kernel,rbf,causal,determinant",
+    "cme:B2,H1,L140,D8,segments,learned,kernel,roomy,determinant",
+    "cme:B1,H1,L300,D4,V3,rbf,learned,determinant,threads=4",
+    "cme:B1,H1,L300,D4,V3,causal,rbf,learned,determinant,threads=4",
+    "cme:B1,H2,L100,D8,bound,heads,kernel,determinant",
+    "cme:B1,H1,L80,S70,D8,causal,offset=-30,learned,determinant",
+    "cme:B2,H2,L90,D6,rbf,far,learned,mask,kernel,determinant",
+    "cme:B1,H2,L65,D16,V8,causal,rbf,heads,kernel,noise,determinant,dvariance",
+    "cme:B1,H2,L130,D8,V8,learned,rbf,kernel,accumulate,noise",
+    "cme:B2,H2,L90,S75,D8,causal,heads,rbf,mask,layout=1,noise",
+    "cme:B2,H2,L75,S140,D8,heads,shared,lengths,noise",
+    "cme:B1,H1,L150,S140,D8,ragged,learned,kernel,rbf,causal,noise",
+    "cme:B2,H1,L140,D8,segments,learned,kernel,roomy,noise,determinant",
+    "cme:B1,H1,L300,D4,V3,rbf,learned,noise,threads=4",
+    "cme:B1,H2,L100,D8,bound,heads,kernel,noise",
 };
 
 static int compare(const attention_machine *machine, const ridge_problem *p, const char *name, const double *have, const double *want,
@@ -133,6 +218,8 @@ static int check_forward(const char *text) {
     failed += compare(&attention_machines[m], &p, "out", results.array[RIDGE_OUT], expected.out, expected.out_bound, rows * p.value_dim);
     failed +=
         compare(&attention_machines[m], &p, "variance", results.array[RIDGE_VARIANCE], expected.variance, expected.variance_bound, rows);
+    failed += compare(&attention_machines[m], &p, "log_determinant", results.array[RIDGE_LOG_DETERMINANT], expected.log_determinant,
+                      expected.log_determinant_bound, rows);
     if (results.report.pivots != 0) {
       print_error("%s on %s: %" PRId64 " pivots mended\n", text, attention_machines[m].name, results.report.pivots);
       failed++;
@@ -144,19 +231,23 @@ static int check_forward(const char *text) {
   return failed;
 }
 
-/* <out, dout> of the oracle. */
+/* <out, dout> + <variance, dvariance> + <log_determinant, dlog_determinant> of the oracle. */
 static double loss(const ridge_problem *p) {
   ridge_results results;
   ridge_run_on(ATTENTION_ORACLE, p, &results);
   if (results.status != HARK_OK) fail_msg("%s: %s", p->text, results.message);
   double sum = 0;
   for (int64_t i = 0; i < p->count[RIDGE_DOUT]; i++) sum += results.array[RIDGE_OUT][i] * p->array[RIDGE_DOUT][i];
+  for (int64_t i = 0; i < p->count[RIDGE_DVARIANCE]; i++) sum += results.array[RIDGE_VARIANCE][i] * p->array[RIDGE_DVARIANCE][i];
+  for (int64_t i = 0; i < p->count[RIDGE_DLOG_DETERMINANT]; i++)
+    sum += results.array[RIDGE_LOG_DETERMINANT][i] * p->array[RIDGE_DLOG_DETERMINANT][i];
   ridge_results_free(&results);
   return sum;
 }
 
-static const ridge_array pairs[][2] = {{RIDGE_QUERY, RIDGE_DQUERY},           {RIDGE_KEY, RIDGE_DKEY},     {RIDGE_VALUE, RIDGE_DVALUE},
-                                       {RIDGE_LOG_KERNEL, RIDGE_DLOG_KERNEL}, {RIDGE_RIDGE, RIDGE_DRIDGE}, {RIDGE_SIGMA, RIDGE_DSIGMA}};
+static const ridge_array pairs[][2] = {
+    {RIDGE_QUERY, RIDGE_DQUERY}, {RIDGE_KEY, RIDGE_DKEY},     {RIDGE_VALUE, RIDGE_DVALUE}, {RIDGE_LOG_KERNEL, RIDGE_DLOG_KERNEL},
+    {RIDGE_RIDGE, RIDGE_DRIDGE}, {RIDGE_SIGMA, RIDGE_DSIGMA}, {RIDGE_NOISE, RIDGE_DNOISE}};
 
 static int check_gradient(const char *text) {
   ridge_problem p;
@@ -200,18 +291,14 @@ static int check_f32(const char *text) {
   ridge_problem_make(text, &p);
   ridge_run_on(ATTENTION_ORACLE, &p, &want);
   if (want.status != HARK_OK) fail_msg("%s: %s", text, want.message);
-  const double condition = (double)p.keys * (p.rbf ? 1.2 : exp(p.unit || p.bound ? 0.0 : 3.0)) / (0.5 * p.ridge);
+  const double condition = (double)p.keys * (p.rbf ? 1.2 : exp(p.unit || p.bound ? 0.0 : 3.0)) /
+                           (p.ridge > 0 ? 0.5 * p.ridge : 0.1); /* the noise is at least 0.1 */
   for (int m = 0; m < attention_machine_count; m++) {
     ridge_results have;
     if (attention_machines[m].type != HARK_F32 || !ridge_run_on(&attention_machines[m], &p, &have)) continue;
     for (int a = RIDGE_DQUERY; a < RIDGE_ARRAYS; a++) {
       if (want.array[a] == NULL) continue;
-      const int64_t count = p.count[a == RIDGE_DQUERY        ? RIDGE_QUERY
-                                    : a == RIDGE_DKEY        ? RIDGE_KEY
-                                    : a == RIDGE_DVALUE      ? RIDGE_VALUE
-                                    : a == RIDGE_DLOG_KERNEL ? RIDGE_LOG_KERNEL
-                                    : a == RIDGE_DRIDGE      ? RIDGE_RIDGE
-                                                             : RIDGE_SIGMA];
+      const int64_t count = ridge_count_of(&p, (ridge_array)a);
       double largest = 1;
       for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs(want.array[a][i]));
       for (int64_t i = 0; i < count; i++) {

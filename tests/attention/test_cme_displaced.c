@@ -56,20 +56,6 @@ static void displace(ridge_problem *p, displacement how, double far) {
 #define WITHIN 4e-5
 #define SUMS_WITHIN 4e-4
 
-static int64_t count_of(const ridge_problem *p, int array) {
-  switch (array) {
-    case RIDGE_OUT: return p->count[RIDGE_DOUT];
-    case RIDGE_VARIANCE: return p->batch * p->heads * p->queries;
-    case RIDGE_DQUERY: return p->count[RIDGE_QUERY];
-    case RIDGE_DKEY: return p->count[RIDGE_KEY];
-    case RIDGE_DVALUE: return p->count[RIDGE_VALUE];
-    case RIDGE_DLOG_KERNEL: return p->count[RIDGE_LOG_KERNEL];
-    case RIDGE_DRIDGE: return p->count[RIDGE_RIDGE];
-    case RIDGE_DSIGMA: return p->count[RIDGE_SIGMA];
-    default: return 0;
-  }
-}
-
 static int compare(const attention_machine *machine, const ridge_problem *p, const ridge_results *want, const ridge_results *have,
                    const char *what, bool print) {
   int failed = 0;
@@ -77,8 +63,8 @@ static int compare(const attention_machine *machine, const ridge_problem *p, con
     if (want->array[array] == NULL || have->array[array] == NULL) continue;
     double largest = 1, worst = 0;
     int64_t at = 0;
-    for (int64_t i = 0; i < count_of(p, array); i++) largest = fmax(largest, fabs(want->array[array][i]));
-    for (int64_t i = 0; i < count_of(p, array); i++) {
+    for (int64_t i = 0; i < ridge_count_of(p, (ridge_array)array); i++) largest = fmax(largest, fabs(want->array[array][i]));
+    for (int64_t i = 0; i < ridge_count_of(p, (ridge_array)array); i++) {
       const double error = fabs(have->array[array][i] - want->array[array][i]) / largest;
       if (error <= worst) continue;
       worst = isnan(error) ? INFINITY : error;
@@ -208,7 +194,7 @@ static void test_threads(void **state) {
             assert_true(ridge_run_on(&attention_machines[m], &p, &many));
             for (int array = RIDGE_OUT; array < RIDGE_ARRAYS; array++)
               if (one.array[array] != NULL)
-                assert_memory_equal(one.array[array], many.array[array], (size_t)count_of(&p, array) * sizeof(double));
+                assert_memory_equal(one.array[array], many.array[array], (size_t)ridge_count_of(&p, (ridge_array)array) * sizeof(double));
             ridge_results_free(&many);
           }
           ridge_results_free(&one);

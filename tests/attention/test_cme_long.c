@@ -74,13 +74,6 @@ static int check_definition(const ridge_problem *p, const ridge_results *have) {
   return failed;
 }
 
-static int64_t count_of(const ridge_problem *p, ridge_array array) {
-  static const ridge_array like[RIDGE_ARRAYS] = {
-      [RIDGE_OUT] = RIDGE_DOUT,     [RIDGE_DQUERY] = RIDGE_QUERY,           [RIDGE_DKEY] = RIDGE_KEY,    [RIDGE_DVALUE] = RIDGE_VALUE,
-      [RIDGE_DRIDGE] = RIDGE_RIDGE, [RIDGE_DLOG_KERNEL] = RIDGE_LOG_KERNEL, [RIDGE_DSIGMA] = RIDGE_SIGMA};
-  return array == RIDGE_VARIANCE ? p->batch * p->heads * p->queries : p->count[like[array]];
-}
-
 static int check(const char *text, double part, bool verbose) {
   ridge_problem p;
   ridge_results want, have;
@@ -95,7 +88,7 @@ static int check(const char *text, double part, bool verbose) {
     assert_int_equal(have.report.pivots, 0);
     for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++) {
       if (want.array[a] == NULL) continue;
-      const int64_t count = count_of(&p, (ridge_array)a);
+      const int64_t count = ridge_count_of(&p, (ridge_array)a);
       const double bound = (a == RIDGE_VARIANCE ? VARIANCE_PART : part) * sqrt((double)p.keys) * ROUNDOFF;
       const double size = size_of(&p, &want, (ridge_array)a, count);
       double worst = 0;
@@ -135,7 +128,8 @@ static void test_threads(void **state) {
       assert_true(ridge_run_on(&attention_machines[m], &p, &three));
       assert_int_equal(one.status, HARK_OK);
       for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++)
-        if (one.array[a] != NULL) assert_memory_equal(one.array[a], three.array[a], (size_t)count_of(&p, (ridge_array)a) * sizeof(double));
+        if (one.array[a] != NULL)
+          assert_memory_equal(one.array[a], three.array[a], (size_t)ridge_count_of(&p, (ridge_array)a) * sizeof(double));
       ridge_results_free(&one);
       ridge_results_free(&three);
     }

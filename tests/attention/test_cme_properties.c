@@ -55,6 +55,8 @@ static void check_causality(const char *text, int64_t first, bool mended) {
       for (int64_t r = 0; r < first; r++) {
         const int64_t row = h * p.queries + r;
         expect_bits("variance", &p, &attention_machines[m], after.array[RIDGE_VARIANCE][row], before.array[RIDGE_VARIANCE][row]);
+        expect_bits("log_determinant", &p, &attention_machines[m], after.array[RIDGE_LOG_DETERMINANT][row],
+                    before.array[RIDGE_LOG_DETERMINANT][row]);
         for (int64_t c = 0; c < p.value_dim; c++)
           expect_bits("out", &p, &attention_machines[m], after.array[RIDGE_OUT][row * p.value_dim + c],
                       before.array[RIDGE_OUT][row * p.value_dim + c]);
@@ -88,7 +90,7 @@ static void test_duplicates(void **state) {
       assert_true(r.report.pivots >= 2 * 2 * 35);
       assert_true(r.report.row >= 0 && r.report.row < 70 && r.report.head < 2 && r.report.item < 2 && r.report.amount > 0);
       for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++)
-        for (int64_t i = 0; r.array[a] != NULL && i < (a == RIDGE_VARIANCE ? 280 : 280 * 6); i++) assert_true(isfinite(r.array[a][i]));
+        for (int64_t i = 0; r.array[a] != NULL && i < ridge_count_of(&p, (ridge_array)a); i++) assert_true(isfinite(r.array[a][i]));
       ridge_results_free(&r);
     }
     ridge_problem_free(&p);
@@ -214,7 +216,14 @@ static void test_threads(void **state) {
                                       "cme:B1,H1,L130,D8,causal,unit,heads,mask",
                                       "cme:B1,H1,L65,D3,bound,heads",
                                       "cme:B1,H2,L600,D4,rbf,learned",
-                                      "cme:B1,H1,L300,D4,V3,causal,rbf,learned,kernel"};
+                                      "cme:B1,H1,L300,D4,V3,causal,rbf,learned,kernel",
+                                      "cme:B1,H1,L300,D4,V3,causal,learned,kernel,dvariance",
+                                      "cme:B1,H1,L200,S260,D4,V3,rbf,learned,kernel,mask,dvariance",
+                                      "cme:B2,H4,K2,L70,D8,learned,dvariance",
+                                      "cme:B1,H1,L300,D4,V3,causal,rbf,learned,kernel,determinant",
+                                      "cme:B1,H1,L260,D4,V3,learned,determinant,dvariance",
+                                      "cme:B1,H2,L200,D4,V3,learned,noise,causal",
+                                      "cme:B2,H4,K2,L70,D8,rbf,noise,ridge=0"};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       ridge_problem p;
@@ -225,12 +234,8 @@ static void test_threads(void **state) {
         p.threads = 4;
         assert_true(ridge_run_on(&attention_machines[m], &p, &four));
         assert_int_equal(one.status, HARK_OK);
-        static const ridge_array like[RIDGE_ARRAYS] = {
-            [RIDGE_OUT] = RIDGE_DOUT,     [RIDGE_DQUERY] = RIDGE_QUERY,           [RIDGE_DKEY] = RIDGE_KEY,
-            [RIDGE_DVALUE] = RIDGE_VALUE, [RIDGE_DLOG_KERNEL] = RIDGE_LOG_KERNEL, [RIDGE_DRIDGE] = RIDGE_RIDGE,
-            [RIDGE_DSIGMA] = RIDGE_SIGMA};
         for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++) {
-          const int64_t count = a == RIDGE_VARIANCE ? p.batch * p.heads * p.queries : p.count[like[a]];
+          const int64_t count = ridge_count_of(&p, (ridge_array)a);
           for (int64_t i = 0; one.array[a] != NULL && i < count; i++)
             expect_bits(ridge_array_names[a], &p, &attention_machines[m], four.array[a][i], one.array[a][i]);
         }
@@ -277,8 +282,8 @@ static void test_hidden_keys(void **state) {
     }
 }
 
-/* A query that sees no key has zeros in out and the prior's variance kappa(q, q) G(0), whichever way the keys are taken from it: by
- * lengths, an empty ragged sequence, a mask, or its position; a row of no sequence has zero in both. */
+/* A query that sees no key has zeros in out and log_determinant, and the prior's variance kappa(q, q) G(0), whichever way the keys are
+ * taken from it: by lengths, an empty ragged sequence, a mask, or its position; a row of no sequence has zero in all. */
 static void test_no_keys(void **state) {
   (void)state;
   static const char *const cases[] = {"cme:B3,H2,L11,D4,lengths,kernel",         "cme:B3,H2,L11,D4,lengths,rbf,heads,kernel",
@@ -316,6 +321,7 @@ static void test_no_keys(void **state) {
         if (fabs(r.array[RIDGE_VARIANCE][i] - prior) > roundoff * (1 + fabs(exponent)) * prior)
           fail_msg("'%s' on %s: the variance of row %d is %.9g, expected %.9g", p.text, attention_machines[m].name, (int)i,
                    r.array[RIDGE_VARIANCE][i], prior);
+        assert_true(r.array[RIDGE_LOG_DETERMINANT][i] == 0);
         for (int64_t c = 0; c < p.value_dim; c++) assert_true(r.array[RIDGE_OUT][i * p.value_dim + c] == 0);
         for (int64_t c = 0; c < p.head_dim; c++) assert_true(r.array[RIDGE_DQUERY][i * p.head_dim + c] == 0);
         none++;
@@ -325,6 +331,69 @@ static void test_no_keys(void **state) {
     }
     ridge_problem_free(&p);
   }
+}
+
+/* Noise of zeros has the bits of no noise, the same noise of all keys those of a larger ridge; of a masked key it is not read. */
+static void test_noise(void **state) {
+  (void)state;
+  static const char *const cases[][2] = {{"cme:B2,H4,K2,L70,D8,causal,rbf,ridge=0.5", "cme:B2,H4,K2,L70,D8,causal,rbf,ridge=0.5,noise"},
+                                         {"cme:B1,H2,L75,D8,mask,ridge=0.5", "cme:B1,H2,L75,D8,mask,ridge=0.25,noise"},
+                                         {"cme:B1,H2,L70,D8,unit,ridge=0.5", "cme:B1,H2,L70,D8,unit,ridge=0,noise"}};
+  for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+    for (int m = 0; m < attention_machine_count; m++) {
+      ridge_problem p, noisy;
+      ridge_results want, have;
+      ridge_problem_make(cases[k][0], &p);
+      ridge_problem_make(cases[k][1], &noisy);
+      for (int64_t i = 0; i < noisy.count[RIDGE_NOISE]; i++) {
+        const bool hidden = p.mask && p.hidden[i / (p.heads * p.keys) * p.keys + i % p.keys] == 0;
+        noisy.array[RIDGE_NOISE][i] = hidden ? NAN : p.ridge - noisy.ridge;
+      }
+      memcpy(noisy.array[RIDGE_DOUT], p.array[RIDGE_DOUT], (size_t)p.count[RIDGE_DOUT] * sizeof(double));
+      if (ridge_run_on(&attention_machines[m], &p, &want)) {
+        assert_true(ridge_run_on(&attention_machines[m], &noisy, &have));
+        if (have.status != HARK_OK) fail_msg("'%s' on %s: %s", noisy.text, attention_machines[m].name, have.message);
+        for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++)
+          for (int64_t i = 0; want.array[a] != NULL && i < ridge_count_of(&p, (ridge_array)a); i++) {
+            if (k == 0) expect_bits(ridge_array_names[a], &p, &attention_machines[m], have.array[a][i], want.array[a][i]);
+            if (!(fabs(have.array[a][i] - want.array[a][i]) <= 1e-3 * (1 + fabs(want.array[a][i]))))
+              fail_msg("'%s' on %s: %s[%d] is %.9g, expected %.9g", noisy.text, attention_machines[m].name, ridge_array_names[a], (int)i,
+                       have.array[a][i], want.array[a][i]);
+          }
+        for (int64_t i = 0; p.mask && i < noisy.count[RIDGE_NOISE]; i++)
+          if (isnan(noisy.array[RIDGE_NOISE][i])) assert_true(have.array[RIDGE_DNOISE][i] == 0);
+        ridge_results_free(&want);
+        ridge_results_free(&have);
+      }
+      ridge_problem_free(&p);
+      ridge_problem_free(&noisy);
+    }
+}
+
+/* Noise that is no number from 0, and a ridge and noise of 0, are refused with item, head and row. */
+static void test_wrong_noise(void **state) {
+  (void)state;
+  static const struct {
+    double ridge, noise;
+    const char *text;
+  } cases[] = {{1, -0.5, "item 1, head 0: the noise of key row 66 is -0.5, expected a number from 0"},
+               {1, NAN, "item 1, head 0: the noise of key row 66 is nan, expected a number from 0"},
+               {1, INFINITY, "item 1, head 0: the noise of key row 66 is inf, expected a number from 0"},
+               {0, 0, "item 1, head 0: ridge and noise of key row 66 are 0, expected one of them above 0"}};
+  for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+    for (int m = 0; m < attention_machine_count; m++) {
+      ridge_problem p;
+      ridge_results r;
+      ridge_problem_make("cme:B2,H2,L70,D4,noise", &p);
+      p.ridge = cases[k].ridge;
+      p.array[RIDGE_NOISE][2 * 70 + 66] = cases[k].noise;
+      if (ridge_run_on(&attention_machines[m], &p, &r)) {
+        assert_int_equal(r.status, HARK_INVALID_ARGUMENT);
+        if (strstr(r.message, cases[k].text) == NULL) fail_msg("%s: \"%s\"", attention_machines[m].name, r.message);
+        ridge_results_free(&r);
+      }
+      ridge_problem_free(&p);
+    }
 }
 
 /* Keys that no query sees are not factorised: duplicates among them mend nothing. */
@@ -479,8 +548,8 @@ static void test_refused_descriptors(void **state) {
                                     .key_length = 4,
                                     .head_dim = 4,
                                     .ridge = 1};
-  hark_attention_desc wrong[18];
-  const char *says[18];
+  hark_attention_desc wrong[32];
+  const char *says[32];
   int count = 0;
 #define WRONG(text, ...)                                                                                                                   \
   do {                                                                                                                                     \
@@ -507,6 +576,16 @@ static void test_refused_descriptors(void **state) {
   WRONG("has_forget with normalisation cme", (d.has_forget = true, d.causal = true));
   WRONG("dropout with normalisation cme", d.dropout = 0.5);
   WRONG("ridge is 1 with normalisation softmax", d.normalisation = HARK_NORMALISATION_SOFTMAX);
+  WRONG("has_dvariance is 2, expected 0 or 1", d.has_dvariance = 2);
+  WRONG("has_dvariance is 1 with normalisation softmax, expected 0",
+        (d.normalisation = HARK_NORMALISATION_SOFTMAX, d.ridge = 0, d.has_dvariance = 1));
+  WRONG("has_noise is 7, expected 0 or 1", d.has_noise = 7);
+  WRONG("has_noise is 1 with normalisation softmax, expected 0",
+        (d.normalisation = HARK_NORMALISATION_SOFTMAX, d.ridge = 0, d.has_noise = 1));
+  WRONG("ridge is -1 with normalisation cme, expected a finite number from 0", (d.ridge = -1, d.has_noise = 1));
+  WRONG("has_dlog_determinant is -1, expected 0 or 1", d.has_dlog_determinant = -1);
+  WRONG("has_dlog_determinant is 1 with normalisation softmax, expected 0",
+        (d.normalisation = HARK_NORMALISATION_SOFTMAX, d.ridge = 0, d.has_dlog_determinant = 1));
 #undef WRONG
   hark_context *context = attention_machine_open(&attention_machines[2], 1);
   for (int i = 0; i < count; i++) {
@@ -514,6 +593,60 @@ static void test_refused_descriptors(void **state) {
     if (strstr(hark_context_message(context), says[i]) == NULL) fail_msg("\"%s\", expected \"%s\"", hark_context_message(context), says[i]);
   }
   assert_int_equal(hark_attention_supports(context, &good), HARK_OK);
+  hark_context_destroy(&context);
+}
+
+#define ALIGNMENT 64 /* of the parts of a workspace */
+
+/* Statistics of rows and their gradients that do not fit are refused by name. */
+static void test_refused_statistics(void **state) {
+  (void)state;
+  enum { ROWS = 4, DIM = 2 };
+  hark_context *context = attention_machine_open(&attention_machines[2], 1);
+  hark_attention_desc desc = hark_attention_desc_default();
+  desc.normalisation = HARK_NORMALISATION_CME;
+  desc.batch = desc.heads = 1;
+  desc.query_length = desc.key_length = ROWS;
+  desc.head_dim = DIM;
+  desc.ridge = 1;
+  float rows[ROWS * DIM] = {0}, results[4][ROWS * DIM];
+  void *workspace = NULL;
+  const int64_t row_shape[] = {1, 1, ROWS, DIM}, shape[] = {1, 1, ROWS}, strides[] = {ROWS * DIM, ROWS * DIM, DIM};
+  for (int flag = 0; flag < 2; flag++) {
+    hark_attention_plan *plan;
+    desc.has_dvariance = flag;
+    assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+    hark_attention_args args = {.struct_size = sizeof args, .workspace = workspace};
+    free(workspace);
+    args.workspace = workspace = aligned_alloc(ALIGNMENT, hark_attention_plan_sizes(plan).backward_workspace + ALIGNMENT);
+    hark_tensor *const of_rows[] = {&args.query, &args.key, &args.value, &args.dout, &args.out, &args.dkey};
+    for (int i = 0; i < 6; i++)
+      assert_int_equal(hark_tensor_wrap(context, i < 4 ? rows : results[i - 4], HARK_F32, 4, row_shape, NULL, of_rows[i]), HARK_OK);
+    assert_int_equal(hark_tensor_wrap(context, results[2], HARK_F32, 3, shape, NULL, &args.dvariance), HARK_OK);
+    memset(results[2], 0, sizeof results[2]);
+    assert_int_equal(hark_attention_backward(context, plan, &args), flag ? HARK_OK : HARK_INVALID_ARGUMENT);
+    if (!flag) assert_non_null(strstr(hark_context_message(context), "dvariance is given, but the plan was made without has_dvariance"));
+    hark_attention_args wrong = args;
+    wrong.dvariance.shape[2] = ROWS - 1;
+    assert_int_equal(hark_attention_backward(context, plan, &wrong), flag ? HARK_SHAPE_MISMATCH : HARK_INVALID_ARGUMENT);
+    wrong = args;
+    assert_int_equal(hark_tensor_wrap(context, results[2], HARK_F32, 3, shape, strides, &wrong.dvariance), HARK_OK);
+    assert_int_equal(hark_attention_backward(context, plan, &wrong), HARK_INVALID_ARGUMENT);
+    wrong = args;
+    wrong.dvariance.data = results[1]; /* dkey */
+    if (flag) {
+      assert_int_equal(hark_attention_backward(context, plan, &wrong), HARK_INVALID_ARGUMENT);
+      assert_non_null(strstr(hark_context_message(context), "dkey and dvariance share memory"));
+      wrong = args; /* without dout, which is zero then, too */
+      float expected[ROWS * DIM];
+      memcpy(expected, results[1], sizeof expected);
+      wrong.dout = (hark_tensor){0};
+      assert_int_equal(hark_attention_backward(context, plan, &wrong), HARK_OK);
+      assert_memory_equal(results[1], expected, sizeof expected);
+    }
+    hark_attention_plan_destroy(context, &plan);
+  }
+  free(workspace);
   hark_context_destroy(&context);
 }
 
@@ -611,13 +744,13 @@ static void test_memory(void **state) {
   }
 }
 
-#define ALIGNMENT 64 /* of the parts of a workspace */
-
 /* What the plan asks for is what a run with variances takes: all of the workspace but what aligns its parts is written to by one thread, in
  * both directions (the fence after it, in kernel_ridge_case.c, is not; nor is anything allocated besides). */
 static void test_measured_memory(void **state) {
   (void)state;
-  static const char *const cases[] = {"cme:B1,H2,L512,D16,V24,rbf,threads=1", "cme:B1,H2,L512,D16,V24,rbf,causal,kernel,threads=1"};
+  static const char *const cases[] = {"cme:B1,H2,L512,D16,V24,rbf,threads=1", "cme:B1,H2,L512,D16,V24,rbf,causal,kernel,threads=1",
+                                      "cme:B1,H2,L512,D16,V24,rbf,dvariance,threads=1", "cme:B1,H2,L512,D16,V24,determinant,threads=1",
+                                      "cme:B1,H2,L512,D16,V24,causal,noise,threads=1"};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       ridge_problem p;
@@ -646,6 +779,8 @@ int main(void) {
       cmocka_unit_test(test_threads),
       cmocka_unit_test(test_hidden_keys),
       cmocka_unit_test(test_no_keys),
+      cmocka_unit_test(test_noise),
+      cmocka_unit_test(test_wrong_noise),
       cmocka_unit_test(test_unseen_keys),
       cmocka_unit_test(test_wrong_numbers),
       cmocka_unit_test(test_first_wrong_row),
@@ -653,6 +788,7 @@ int main(void) {
       cmocka_unit_test(test_overflow),
       cmocka_unit_test(test_far_apart),
       cmocka_unit_test(test_refused_descriptors),
+      cmocka_unit_test(test_refused_statistics),
       cmocka_unit_test(test_operations),
       cmocka_unit_test(test_plan),
       cmocka_unit_test(test_memory),

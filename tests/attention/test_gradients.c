@@ -197,6 +197,10 @@ static void test_all(void **state) {
       "hierarchical:B3,H2,L13,D2,N2,lengths",
       "hierarchical:H2,L22,D2,N2,ragged,causal,hshared",
       "hierarchical:B2,H2,L24,D2,N2,segments,exact,shared",
+      "hierarchical:B2,H4,K2,L47,D2,V3,N4,grid=7",
+      "hierarchical:H2,L47,D2,N4,grid=7,exact",
+      "hierarchical:H2,L80,D2,N4,grid=10,rbf,dropout=0.3,mask,qmask",
+      "hierarchical:H2,L40,D2,N4,grid=5,ragged",
   };
   int failures = 0;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) failures += check_case(cases[i]) > 0;

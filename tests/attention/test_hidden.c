@@ -245,6 +245,8 @@ static void test_padding(void **state) {
                                       "hierarchical:B3,H4,K2,L70,D8,V5,N4,lengths",
                                       "hierarchical:B3,H2,L70,D8,N8,lengths,causal",
                                       "hierarchical:B3,H2,L70,D8,N8,lengths,exact,rbf",
+                                      "hierarchical:B3,H4,K2,L170,D8,N4,grid=13,lengths",
+                                      "hierarchical:B3,H2,L170,D8,N4,grid=13,lengths,exact",
                                       "hierarchical:B2,H2,L130,D8,N4,segments,linear",
                                       "hierarchical:H2,L130,D8,N4,ragged,causal,kernel"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_hidden(cases[i], poison_padding);
@@ -295,6 +297,8 @@ static void test_mask(void **state) {
                                       "hierarchical:B2,H4,K2,L70,D8,N4,mask",
                                       "hierarchical:B2,H2,L70,D20,N16,mask,causal",
                                       "hierarchical:B2,H2,L70,D8,N4,mask=7,exact,rbf",
+                                      "hierarchical:B2,H4,K2,L170,D8,N4,grid=13,mask",
+                                      "hierarchical:B2,H2,L170,D8,N4,grid=13,mask,exact",
                                       "hierarchical:B2,H2,L70,D8,N4,mask,linear"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_hidden(cases[i], poison_masked);
   check_hidden("dense:B2,H2,L20,S30,D8,mask", poison_masked_scaled);
@@ -313,8 +317,9 @@ static void poison_no_queries(attention_problem *p, double poison) {
 
 static void test_query_mask(void **state) {
   (void)state;
-  static const char *const cases[] = {"hierarchical:B2,H4,K2,L70,D8,N4,qmask", "hierarchical:B2,H2,L70,D20,N16,qmask,causal",
-                                      "hierarchical:B2,H2,L70,D8,N4,qmask,exact,rbf", "hierarchical:B2,H2,L70,D8,N4,qmask,linear"};
+  static const char *const cases[] = {"hierarchical:B2,H4,K2,L70,D8,N4,qmask",          "hierarchical:B2,H2,L70,D20,N16,qmask,causal",
+                                      "hierarchical:B2,H4,K2,L170,D8,N4,grid=13,qmask", "hierarchical:B2,H2,L170,D8,N4,grid=13,qmask,exact",
+                                      "hierarchical:B2,H2,L70,D8,N4,qmask,exact,rbf",   "hierarchical:B2,H2,L70,D8,N4,qmask,linear"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_hidden(cases[i], poison_no_queries);
 }
 

@@ -37,6 +37,7 @@ typedef struct text {
   hark_tensor rows[3]; /* query, key, value: [1, L, heads * dim] */
   hark_tensor cache[3];
   hark_tensor terms[3]; /* log_ridge, log_sigma, log_kernel; or absent */
+  hark_tensor noise;    /* [1, L, H], or absent */
   hark_attention_report report;
   void *place; /* of the report; NULL: the one here */
 } text;
@@ -81,6 +82,7 @@ static text text_open(hark_context *context, const ridge_problem *p, hark_type t
   t.cache[2] = make(context, type, 3, factor, NAN);
   t.terms[0] = logarithms(context, type, p, RIDGE_RIDGE);
   t.terms[1] = logarithms(context, type, p, RIDGE_SIGMA);
+  if (p->noise) t.noise = packed(context, type, p->array[RIDGE_NOISE], p->heads, p->keys, 1);
   if (p->array[RIDGE_LOG_KERNEL] == NULL) return t;
   const int64_t table[] = {p->shared ? 1 : p->heads, p->distances};
   t.terms[2] = make(context, type, 2, table, 0);
@@ -94,6 +96,7 @@ static void text_close(text *t) {
     free(t->cache[i].data);
     free(t->terms[i].data);
   }
+  free(t->noise.data);
 }
 
 static hark_attention_report *report_of(text *t) { return t->place != NULL ? t->place : &t->report; }
@@ -131,6 +134,7 @@ static hark_status pass(text *t, int64_t first, int64_t count, double *out) {
     call.inputs[HARK_RIDGE_DECODE_CACHED_KEY + i] = t->cache[i];
     call.inputs[HARK_RIDGE_DECODE_LOG_RIDGE + i] = t->terms[i];
   }
+  if (t->p->noise) call.inputs[HARK_RIDGE_DECODE_NOISE] = rows_of(&t->noise, first, count);
   assert_fine(t->context, call.op->infer(t->context, &attributes, call.inputs, call.input_count, &inferred));
   call.outputs[0] = make(t->context, t->type, 3, inferred.outputs[0].shape, NAN);
   call.workspace = aligned_alloc(HARK_ALIGNMENT, inferred.forward_workspace);
@@ -165,6 +169,8 @@ static const char *const cases[] = {
     "cme:B1,H1,L150,D33,V40,causal,rbf,ridge=0.05",
     "cme:B1,H4,K1,L100,D64,causal,rbf,kernel,heads",
     "cme:B1,H2,L40,D7,causal,rbf,far",
+    "cme:B1,H4,K2,L40,D5,V3,causal,rbf,kernel,heads,noise",
+    "cme:B1,H2,L70,D7,causal,unit,noise,ridge=0",
 };
 static const int64_t pass_rows[] = {1, 5, 8, 32, 45, 200};
 

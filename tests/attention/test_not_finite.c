@@ -131,7 +131,9 @@ static void test_hierarchical(void **state) {
         "hierarchical:H2,L100,D8,N4,first", "hierarchical:H2,L100,D8,N8,first,causal,hbias", "hierarchical:H2,L100,D8,N4,exact",
         "hierarchical:H2,L100,D8,N4,exact,causal,sibling,kernel", "hierarchical:H2,L100,D8,N4,mean,linear",
         "hierarchical:H2,L70,D8,N4,mean,hbias,kernel,dropout=0.2", "hierarchical:B2,H2,L70,D8,N4,mean,mask,qmask",
-        "hierarchical:B2,H2,L70,D8,N4,mean,mask,qmask,linear", "hierarchical:B2,H2,L60,D8,N4,mean,segments");
+        "hierarchical:B2,H2,L70,D8,N4,mean,mask,qmask,linear", "hierarchical:B2,H2,L60,D8,N4,mean,segments",
+        "hierarchical:H4,K2,L130,D5,V3,N4,grid=13", "hierarchical:H2,L130,D8,N4,grid=13,exact",
+        "hierarchical:B2,H2,L130,D8,N4,grid=13,mask,qmask", "hierarchical:H2,L130,D8,N4,grid=13,dropout=0.2");
 }
 
 static void test_rbf(void **state) {
@@ -146,7 +148,9 @@ static void test_large(void **state) {
   CHECK("dense:H2,L100,D8,large,causal", "dense:H2,L70,D8,causal,dropout=0.3,large", "dense:H2,L100,D8,large,mask",
         "dense:H4,K2,L3,S70,D16,V8,large", "window:H2,L150,D8,W20,large", "hierarchical:H2,L100,D8,N4,first,causal,large",
         "hierarchical:H2,L100,D8,N4,mean,large,mask", "hierarchical:H2,L100,D8,N4,exact,large",
-        "hierarchical:H2,L70,D8,N4,mean,large,dropout=0.2", "hierarchical:H2,L100,D8,N4,mean,linear,large");
+        "hierarchical:H2,L70,D8,N4,mean,large,dropout=0.2", "hierarchical:H2,L100,D8,N4,mean,linear,large",
+        "hierarchical:H2,L130,D8,N4,grid=13,large", "hierarchical:H2,L130,D8,N4,grid=13,exact,large",
+        "hierarchical:B2,H2,L100,D8,N4,grid=13,mask,qmask,large", "hierarchical:B2,H2,L100,D8,N4,grid=13,dropout=0.2,lengths,large");
 }
 
 int main(int argument_count, char **arguments) {

@@ -37,7 +37,8 @@ static void on_all(machine_test *test, const char *const *cases, size_t count) {
 static void test_rows_sum_to_one(void **state) {
   (void)state;
   ON_ALL(attention_rows_sum_to_one, "dense:B2,H2,L65,S70,D7", "dense:H2,L130,D16,causal", "dense:H2,L70,D8,causal,forget,kernel,bias=3",
-         "dense:H2,L70,D8,rbf", "dense:B3,H2,L50,D8,lengths,mask", "window:H2,L130,D8,W20", "dense:H2,L100,D8,large", "dense:L1,D1");
+         "dense:H2,L70,D8,rbf", "dense:B3,H2,L50,D8,lengths,mask", "window:H2,L130,D8,W20", "dense:H2,L100,D8,large", "dense:L1,D1",
+         "hierarchical:H2,L100,D8,N4,grid=12,large");
 }
 
 /* out(a V1 + V2) = a out(V1) + out(V2), and <out(V), dout> = <V, dV>, the adjoint of it. */
@@ -81,7 +82,7 @@ static void linear_in_values(const attention_machine *machine, const char *text)
 static void test_linear_in_values(void **state) {
   (void)state;
   ON_ALL(linear_in_values, "dense:B2,H4,K2,L65,S70,D7", "dense:H2,L130,D16,V3,causal,dropout=0.3", "dense:H2,L70,D8,rbf,bias",
-         "window:H2,L130,D8,W20", "dense:H2,L70,D8,causal,forget");
+         "window:H2,L130,D8,W20", "dense:H2,L70,D8,causal,forget", "hierarchical:H4,K2,L100,D8,V3,N4,grid=12,dropout=0.3");
 }
 
 static void swap_rows(attention_numbers *numbers, int64_t a, int64_t b) {
@@ -347,7 +348,8 @@ static void dropout(const attention_machine *machine, const char *text) {
 
 static void test_dropout(void **state) {
   (void)state;
-  ON_ALL(dropout, "dense:B2,H2,L65,S70,D7,dropout=0.1", "dense:H3,L70,D8,causal,dropout=0.5", "window:H2,L70,D8,W9,dropout=0.25");
+  ON_ALL(dropout, "dense:B2,H2,L65,S70,D7,dropout=0.1", "dense:H3,L70,D8,causal,dropout=0.5", "window:H2,L70,D8,W9,dropout=0.25",
+         "hierarchical:H2,L80,D8,N4,grid=11,exact,dropout=0.25");
 }
 
 /* A large number that all logits share leaves them as accurate as its own size allows; keys and queries of one sign, so that errors would
@@ -420,7 +422,7 @@ static void scale_and_size(const attention_machine *machine, const char *text) {
 
 static void test_scale(void **state) {
   (void)state;
-  ON_ALL(scale_and_size, "dense:B2,H2,L65,S70,D7", "dense:H2,L70,D8,causal,large");
+  ON_ALL(scale_and_size, "dense:B2,H2,L65,S70,D7", "dense:H2,L70,D8,causal,large", "hierarchical:H2,L100,D8,N4,grid=12,large");
 }
 
 int main(void) {

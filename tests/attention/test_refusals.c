@@ -111,6 +111,25 @@ CHANGE(hierarchical_attention_bias, hierarchical(desc); desc->has_bias = true)
 CHANGE(hierarchical_forget, hierarchical(desc); desc->causal = desc->has_forget = true)
 CHANGE(hierarchical_bias_of_dense, desc->has_hierarchical_bias = true)
 
+static void picture(hark_attention_desc *desc) {
+  hierarchical(desc);
+  desc->grid_columns = 5;
+}
+CHANGE(grid_of_dense, desc->grid_columns = 5)
+CHANGE(grid_negative, picture(desc); desc->grid_columns = -1)
+CHANGE(grid_huge, picture(desc); desc->grid_columns = INT64_MAX)
+CHANGE(grid_block_8, picture(desc); desc->hierarchy_block = 8)
+CHANGE(grid_block_36, picture(desc); desc->hierarchy_block = 36)
+CHANGE(grid_block_2, picture(desc); desc->hierarchy_block = 2)
+CHANGE(grid_causal, picture(desc); desc->causal = true)
+CHANGE(grid_sibling, picture(desc); desc->partition = HARK_PARTITION_SIBLING)
+CHANGE(grid_first, picture(desc); desc->coarse_query = HARK_COARSE_QUERY_FIRST)
+CHANGE(grid_linear, picture(desc); desc->interpolation = HARK_INTERPOLATION_LINEAR)
+CHANGE(grid_bias, picture(desc); desc->has_hierarchical_bias = true)
+CHANGE(grid_kernel, picture(desc); desc->has_log_kernel = true)
+CHANGE(grid_cross, picture(desc); desc->query_length = QUERIES)
+CHANGE(grid_cme, picture(desc); desc->normalisation = HARK_NORMALISATION_CME; desc->ridge = 1)
+
 static const desc_case desc_cases[] = {
     {"small_struct", small_struct, HARK_INVALID_ARGUMENT, "struct_size|8"},
     {"type_i32", type_i32, HARK_UNSUPPORTED, "type|i32|f32 or f64"},
@@ -158,6 +177,20 @@ static const desc_case desc_cases[] = {
     {"hierarchical_attention_bias", hierarchical_attention_bias, HARK_UNSUPPORTED, "has_bias|hierarchical"},
     {"hierarchical_forget", hierarchical_forget, HARK_UNSUPPORTED, "has_forget|hierarchical"},
     {"hierarchical_bias_of_dense", hierarchical_bias_of_dense, HARK_UNSUPPORTED, "has_hierarchical_bias is 1|dense"},
+    {"grid_of_dense", grid_of_dense, HARK_UNSUPPORTED, "grid_columns is 5|dense"},
+    {"grid_negative", grid_negative, HARK_INVALID_ARGUMENT, "grid_columns is -1|1 to 2^40"},
+    {"grid_huge", grid_huge, HARK_INVALID_ARGUMENT, "grid_columns is 9223372036854775807|1 to 2^40"},
+    {"grid_block_8", grid_block_8, HARK_INVALID_ARGUMENT, "hierarchy_block is 8|grid_columns|power of 4"},
+    {"grid_block_36", grid_block_36, HARK_INVALID_ARGUMENT, "hierarchy_block is 36|grid_columns|power of 4"},
+    {"grid_block_2", grid_block_2, HARK_INVALID_ARGUMENT, "hierarchy_block is 2|grid_columns|power of 4"},
+    {"grid_causal", grid_causal, HARK_UNSUPPORTED, "grid_columns is 5 with causal"},
+    {"grid_sibling", grid_sibling, HARK_UNSUPPORTED, "grid_columns is 5 with partition sibling|neighbour"},
+    {"grid_first", grid_first, HARK_UNSUPPORTED, "grid_columns is 5 with coarse_query first|mean or exact"},
+    {"grid_linear", grid_linear, HARK_UNSUPPORTED, "grid_columns is 5 with interpolation linear|constant"},
+    {"grid_bias", grid_bias, HARK_UNSUPPORTED, "grid_columns is 5 with has_hierarchical_bias|distance"},
+    {"grid_kernel", grid_kernel, HARK_UNSUPPORTED, "grid_columns is 5 with has_log_kernel|distance"},
+    {"grid_cross", grid_cross, HARK_UNSUPPORTED, "query_length is 5|key_length 7|hierarchical"},
+    {"grid_cme", grid_cme, HARK_UNSUPPORTED, "structure"},
 };
 
 static void test_descriptors(void **state) {

@@ -534,6 +534,7 @@ static void test_refusals(void **state) {
   check_refusal("hierarchical:B1,H1,L12288,D4,N16,exact,threads=1", HARK_UNSUPPORTED, "coarse_query is exact");
   check_refusal("hierarchical:B1,H1,L12288,D4,N6,threads=1", HARK_UNSUPPORTED, "hierarchy_block");
   check_refusal("hierarchical:B1,H1,L12288,D1,N16,linear,threads=1", HARK_UNSUPPORTED, "interpolation is not constant");
+  check_refusal("hierarchical:B1,H1,L12288,D1,N16,grid=128,threads=1", HARK_UNSUPPORTED, "grid_columns is 128");
   check_refusal("window:B1,H1,L300,S300,D4,W5,bias,threads=1", HARK_UNSUPPORTED, "has_bias");
   check_refusal("dense:B1,H1,L9000,S9000,D1,threads=1", HARK_UNSUPPORTED, "structure is dense");
 }

@@ -76,6 +76,12 @@ static void test_dense(void **state) {
         "dense:H2,L33,D8,V1,rbf", "window:H2,L33,D8,V1,W9,rbf,causal");
 }
 
+static void test_grid(void **state) {
+  CHECK("hierarchical:H2,L50,D5,V1,N4,grid=7", "hierarchical:H2,L50,D8,V1,N4,grid=7,exact", "hierarchical:B2,H2,L110,D8,V1,N4,grid=11,mask",
+        "hierarchical:H4,K2,L90,D8,V1,N16,grid=9", "hierarchical:B2,H1,L90,D8,V1,N4,grid=45,lengths,qmask",
+        "hierarchical:H1,L90,D8,V1,N4,grid=10,exact,ragged");
+}
+
 static void test_hierarchical(void **state) {
   CHECK("hierarchical:H2,L50,D5,V1,N4,mean", "hierarchical:H2,L50,D8,V1,N4,first,causal", "hierarchical:H2,L50,D8,V1,N4,exact",
         "hierarchical:B2,H2,L50,D8,V1,N4,mean,mask", "hierarchical:H2,L70,D8,V1,N16,first,sibling,hbias",
@@ -158,7 +164,8 @@ static void test_large_terms(void **state) {
 }
 
 int main(int argument_count, char **arguments) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dense), cmocka_unit_test(test_hierarchical), cmocka_unit_test(test_large_terms)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dense), cmocka_unit_test(test_hierarchical), cmocka_unit_test(test_grid),
+                                     cmocka_unit_test(test_large_terms)};
   if (argument_count > 1) {
     check_cases((const char *const *)(arguments + 1), (size_t)argument_count - 1);
     return 0;

@@ -64,7 +64,10 @@ static void test_same_as_library(void **state) {
                {"hierarchical:B2,H2,L29,D5,N4,exact,sibling,segments",
                 "--structure hierarchical --hierarchy-block 4 --coarse-query exact --partition sibling"},
                {"hierarchical:B2,H2,L29,D5,N2,first,linear",
-                "--structure hierarchical --hierarchy-block 2 --coarse-query first --interpolation linear"}};
+                "--structure hierarchical --hierarchy-block 2 --coarse-query first --interpolation linear"},
+               {"hierarchical:B2,H2,L99,D5,N4,grid=11,mask,qmask", "--structure hierarchical --hierarchy-block 4 --grid-columns 11"},
+               {"hierarchical:B2,H2,L99,D5,N4,grid=11,exact",
+                "--structure hierarchical --hierarchy-block 4 --grid-columns 11 --coarse-query exact"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     check_same(cases[i].text, cases[i].words, HARK_F32);
     check_same(cases[i].text, cases[i].words, HARK_F64);
@@ -415,6 +418,8 @@ static void test_refused_options(void **state) {
       {"--structure hierarchical --hierarchy-block 0", "--hierarchy-block: \"0\" given, expected a whole number in [2, 1048576]"},
       {"--structure hierarchical --window 3", "--window: has no effect here, it needs --structure window (currently hierarchical)"},
       {"--coarse-query first", "it needs --structure hierarchical (currently dense)"},
+      {"--structure hierarchical --grid-columns 3 --causal", "--grid-columns: has no effect here"},
+      {"--grid-columns 3", "--grid-columns: has no effect here, it needs --structure hierarchical (currently dense)"},
       {"--normalisation cme", "--ridge X above 0"},
       {"--ridge 1", "--ridge: has no effect here, it needs --normalisation cme (currently softmax)"},
       {"--unit", "it needs --normalisation cme"},
@@ -584,7 +589,18 @@ static void test_refused_tensors(void **state) {
        "tensor contextual has too few or too many positions, expected shape [H or 1, N, d] with N from 2 to 2^20"},
       {"contextual F32 1 1048577 4", "--causal", 3, "with N from 2 to 2^20"},
       {"contextual F32 1 9 4", "", 2, "tensor contextual needs --causal"},
+      {"noise F32 1 2 8", "", 2, "tensor noise needs --normalisation cme"},
+      {"dvariance F32 1 2 8", "", 2, "tensor dvariance needs --normalisation cme"},
+      {"dlog_determinant F32 1 2 8", "--causal", 2, "tensor dlog_determinant needs --normalisation cme"},
+      {"noise F32 1 2 7", RIDGE, 3, "tensor noise has shape [1, 2, 7], expected [1, 2, 8]"},
+      {"noise F32 1 2 8", "--normalisation cme --ridge 0", 2, "item 0, head 0: ridge and noise of key row 0 are 0, expected one of them"},
+      {"", "--normalisation cme --ridge 0", 2, "--ridge 0 needs tensor noise"},
       {"", HIERARCHICAL " --hierarchy-block 15", 2, "hierarchy_block is 15"},
+      {"", HIERARCHICAL " --hierarchy-block 8 --grid-columns 3", 2, "hierarchy_block is 8 with grid_columns"},
+      {"", HIERARCHICAL " --grid-columns 3 --partition sibling", 2, "grid_columns is 3 with partition sibling"},
+      {"hierarchical_bias F32 2 63", HIERARCHICAL " --grid-columns 3", 2, "tensor hierarchical_bias cannot be used with --grid-columns"},
+      {"log_kernel F32 2 63", HIERARCHICAL " --grid-columns 3", 2, "tensor log_kernel cannot be used with --grid-columns"},
+      {"", HIERARCHICAL " --grid-columns 3 --positional decay", 2, "--positional cannot be used with --grid-columns"},
       {"", HIERARCHICAL " --coarse-query mean --causal", 2, "coarse_query is mean"},
       {"", HIERARCHICAL " --interpolation linear --causal", 2, "interpolation is linear"},
       {"hierarchical_bias F32 2 5", HIERARCHICAL, 3, "hierarchical_bias has shape [2, 5], expected [2, 63]"}};
@@ -624,6 +640,63 @@ static void test_short_tables(void **state) {
   attention_problem_free(&p);
 }
 
+/* Writes q, k, v, noise, dvariance and dlog_determinant of two heads and 6 rows; `shift` is added to one number of noise. */
+static void write_posterior(double shift) {
+  static const struct {
+    const char *name;
+    int rank;
+  } inputs[] = {{"q", 4}, {"k", 4}, {"v", 4}, {"noise", 3}, {"dvariance", 3}, {"dlog_determinant", 3}};
+  enum { COUNT = sizeof inputs / sizeof inputs[0], NOISE = 3 };
+  static const int64_t shape[] = {1, 2, 6, 3};
+  hark_tensor tensors[COUNT];
+  hark_named_tensor named[COUNT] = {{0}};
+  for (int k = 0; k < COUNT; k++) {
+    assert_int_equal(hark_tensor_create(attend_context, HARK_F64, inputs[k].rank, shape, &tensors[k]), HARK_OK);
+    double *numbers = tensors[k].data;
+    for (int64_t i = 0; i < hark_tensor_count(&tensors[k]); i++) numbers[i] = sin(1.3 * (double)(i + 1) + k) + (k == NOISE ? 1.25 : 0);
+    if (k == NOISE) numbers[8] += shift;
+    named[k] = (hark_named_tensor){.name = inputs[k].name, .tensor = &tensors[k]};
+  }
+  assert_int_equal(hark_safetensors_write(attend_context, attend_input, named, COUNT, NULL, 0, NULL), HARK_OK);
+  for (int k = 0; k < COUNT; k++) hark_tensor_destroy(attend_context, &tensors[k]);
+}
+
+/* <variance, dvariance> + <log_determinant, dlog_determinant>, and its gradients by number 8 of noise and by the ridge. */
+static double loss_of_posterior(double ridge, double shift, double gradients[2]) {
+  static const char *const names[] = {"variance", "log_determinant", "dnoise", "dridge"};
+  char words[256], output[ATTEND_OUTPUT_BYTES];
+  double sum = 0;
+  snprintf(words, sizeof words, "--normalisation cme --kernel rbf --sigma 0.75 --ridge %.17g --backend reference", ridge);
+  write_posterior(shift);
+  if (attend(words, output) != 0) fail_msg("%s", output);
+  hark_safetensors *file;
+  assert_int_equal(hark_safetensors_open(attend_context, attend_output, &file), HARK_OK);
+  for (int k = 0; k < 4; k++) {
+    hark_tensor tensor = attend_load(file, names[k], HARK_F64);
+    for (int64_t i = 0; i < hark_tensor_count(&tensor) && k < 2; i++) sum += attend_number(&tensor, i) * sin(1.3 * (double)(i + 1) + 4 + k);
+    if (k >= 2) gradients[k - 2] = attend_number(&tensor, k == 2 ? 8 : 0);
+    hark_tensor_destroy(attend_context, &tensor);
+  }
+  hark_safetensors_close(attend_context, &file);
+  return sum;
+}
+
+/* Noise, and gradients by variance and log-determinant without dout. */
+static void test_posterior(void **state) {
+  (void)state;
+  static const double steps[] = {-2, -1, 1, 2}, weights[] = {1, -8, 8, -1}, step = 1e-3;
+  double gradients[2], unused[2], want[2] = {0};
+  (void)loss_of_posterior(0.5, 0, gradients);
+  for (int s = 0; s < 4; s++) {
+    want[0] += weights[s] * loss_of_posterior(0.5, steps[s] * step, unused) / (12 * step);
+    want[1] += weights[s] * loss_of_posterior(0.5 + steps[s] * step, 0, unused) / (12 * step);
+  }
+  for (int i = 0; i < 2; i++)
+    if (!(fabs(gradients[i] - want[i]) < 1e-8 * (1 + fabs(want[i]))))
+      fail_msg("gradient %d is %.12g, differences give %.12g", i, gradients[i], want[i]);
+  (void)loss_of_posterior(0, 0, gradients); /* noise alone */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_same_as_library),
@@ -633,6 +706,7 @@ int main(void) {
       cmocka_unit_test(test_sigma_gradient_of_distant_pairs),
       cmocka_unit_test(test_sigma_gradient_beside_a_far_key),
       cmocka_unit_test(test_ridge),
+      cmocka_unit_test(test_posterior),
       cmocka_unit_test(test_forward_alone),
       cmocka_unit_test(test_results_that_are_not_finite),
       cmocka_unit_test(test_rows_below_the_range),

@@ -173,6 +173,8 @@ static void wrong_cases_are_answered(void **state) {
       {"attention dense:L8,first", "belong to cases 'hierarchical:...'"},
       {"attention hierarchical:L8,window=3", "belongs to cases 'window:...'"},
       {"attention hierarchical:L8,N3", "hierarchy_block is 3"},
+      {"attention hierarchical:L8,N8,grid=4", "hierarchy_block is 8 with grid_columns"},
+      {"attention dense:L8,grid=4", "belong to cases 'hierarchical:...'"},
       {"attention hierarchical:L8,causal,mean", "coarse_query is mean"},
       {"attention dense:L0", "expected a whole number of at least 1 in 'L0'"},
       {"attention dense:L99999999999999999999", "expected a whole number of at least 1"},

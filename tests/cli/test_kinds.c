@@ -25,6 +25,7 @@
 #define LISTOPS "--context 8 --data listops.tsv --format listops "
 #define IMAGE "--context 1024 --data images.bin --format image "
 #define NARROW "--structure window --window 4 "
+#define PICTURE(columns) "--structure hierarchical --grid-columns " columns " --pooling mean --architecture encoder "
 #define FOLDER(name) "--format examples --data " name " "
 
 /* What a kind is, in bits: a column asks for some of them. */
@@ -69,6 +70,7 @@ static const kind kinds[] = {
     {"pairs-encoder", EXAMPLES | HEADS, SMALL PAIRS "--architecture encoder ", "pairs.tsv"},
     {"pairs-masked", EXAMPLES | HEADS, SMALL PAIRS "--architecture masked_encoder ", "pairs.tsv"},
     {"image-encoder", EXAMPLES | HEADS, SMALL IMAGE NARROW "--architecture encoder ", "images.bin"},
+    {"image-grid", EXAMPLES | HEADS, SMALL IMAGE PICTURE("32"), "images.bin"},
     {"image-ahca", EXAMPLES, IMAGE_CHUNKS IMAGE, "images.bin"},
     {"image-masked", EXAMPLES | HEADS, SMALL IMAGE NARROW "--architecture masked_encoder ", "images.bin"},
     {"pathfinder-encoder", EXAMPLES | TESTED | HEADS, SMALL "--context 1024 " NARROW FOLDER("pathfinder") "--architecture encoder ",
@@ -327,6 +329,8 @@ static void what_makes_no_run_is_refused(void **state) {
   } cases[] = {
       {SMALL LABELS, "decoder predicts tokens, and the data have classes"},
       {SMALL "--context 16 --architecture encoder " FOLDER("recall"), "an encoder predicts classes"},
+      {SMALL IMAGE PICTURE("31"), "model.attention.grid_columns is 31, and the pictures have 32 columns, expected 32"},
+      {SMALL LABELS PICTURE("4"), "model.attention.grid_columns is 4, and the examples are no pictures (format text), expected 0"},
       {CHUNKS PAIRS, "ahca reads one sequence per example"},
       {SMALL TEXT "--architecture encoder ", "an encoder predicts classes of examples"},
       {SMALL TEXT "--architecture latent ", "latent reads real vectors"},

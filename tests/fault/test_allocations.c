@@ -142,7 +142,7 @@ static hark_status step_engine(hark_context *context, model_work *m) {
   for (uint32_t micro = 0; micro < 2; micro++)
     HARK_TRY(hark_engine_micro_batch(context, m->engine, inputs, targets, rows, 0, micro, 0.01, &loss));
   HARK_TRY(hark_engine_finish_step(context, m->engine, 1, 1e-3, loss, &result));
-  HARK_TRY(hark_engine_predict(context, m->engine, inputs, rows, m->config.model.context));
+  HARK_TRY(hark_engine_predict(context, m->engine, inputs, NULL, rows, m->config.model.context));
   return hark_engine_loss(context, m->engine, targets, &loss);
 }
 
@@ -249,6 +249,8 @@ static void training_steps(void **state) {
                                            .primary_slots = 2,
                                            .secondary_slots = 3,
                                            .selected = 2,
+                                           .local_layers = 1,
+                                           .local_window = 1,
                                            .capacity = 0.5,
                                            .ratio_weight = 0.03,
                                            .ponder_weight = 0.02};

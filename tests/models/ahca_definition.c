@@ -682,6 +682,48 @@ static matrix run_layers(ahca_definition *d, units *u, matrix begin, const selec
   return h;
 }
 
+/* ---- local layers ---- */
+
+/* Every head's first half of features and its second are pairs; row t turns pair j by t 10000^(-2 j / features of a head). */
+static void turn(const ahca_definition *d, matrix x) {
+  const int64_t heads = d->network->config.heads, own = x.width / heads;
+  if (d->network->config.positions == HARK_POSITIONS_NONE) return;
+  for (int64_t t = 0; t < x.rows; t++) {
+    for (int64_t h = 0; h < heads; h++) {
+      for (int64_t j = 0; j < own / 2; j++) {
+        double *const a = row_of(x, t) + h * own + j, *const b = a + own / 2, angle = (double)t * pow(10000, -2 * (double)j / (double)own);
+        const double first = *a * cos(angle) - *b * sin(angle), second = *a * sin(angle) + *b * cos(angle);
+        *a = first;
+        *b = second;
+      }
+    }
+  }
+}
+
+/* x += attention(norm(x)) to the tokens at most `local_window` away;  x += feed_forward(norm(x)) */
+static matrix mix_tokens(ahca_definition *d, matrix x) {
+  const hark_ahca_config *ahca = &d->network->config.ahca;
+  char prefix[NAME], name[NAME];
+  double term[MOST_ROWS * MOST_ROWS];
+  assert_true(x.rows <= MOST_ROWS);
+  for (int64_t i = 0; i < x.rows; i++)
+    for (int64_t j = 0; j < x.rows; j++) term[i * x.rows + j] = i - j > ahca->local_window || j - i > ahca->local_window ? -INFINITY : 0;
+  for (int64_t layer = 0; layer < ahca->local_layers; layer++) {
+    (void)snprintf(prefix, NAME, "local.%d", (int)layer);
+    const matrix normed = norm(d, part_of(name, prefix, "attention_norm"), x);
+    const matrix q = linear(d, part_of(name, prefix, "attention.query"), normed),
+                 k = linear(d, part_of(name, prefix, "attention.key"), normed),
+                 v = linear(d, part_of(name, prefix, "attention.value"), normed);
+    turn(d, q);
+    turn(d, k);
+    const matrix mixed = attention(d, q, k, v, (pairs){.stride = x.rows, .term = term});
+    x = sum_of(x, linear(d, part_of(name, prefix, "attention.output"), mixed));
+    const matrix other = norm(d, part_of(name, prefix, "feed_forward_norm"), x);
+    x = sum_of(x, feed_forward(d, part_of(name, prefix, "feed_forward"), other));
+  }
+  return x;
+}
+
 /* ---- heads ---- */
 
 static matrix predict(ahca_definition *d, matrix x) { return linear(d, "head", each(linear(d, "head.hidden", x), relu)); }
@@ -738,7 +780,7 @@ void ahca_definition_logits(ahca_definition *d, const ahca_sequence *sequence, d
   const hark_network_config *config = &d->network->config;
   const bool of_selected = config->ahca.output == HARK_AHCA_OUTPUT_SELECTED;
   taken = 0;
-  const matrix x = embed(d, sequence);
+  const matrix x = mix_tokens(d, embed(d, sequence));
   const matrix compressed = compress(d, "primary", config->ahca.primary_depth, x);
   const chunks c = cut(d, sequence, config->ahca.boundary == HARK_AHCA_BOUNDARY_COMPRESSED ? compressed : x);
   const matrix c1 = primary(d, &c, compressed, !sequence->without_smoothing);

@@ -9,7 +9,7 @@
 
 #include "models/network.h"
 
-#define AHCA_DEFINITION_PARAMETERS 128
+#define AHCA_DEFINITION_PARAMETERS 192
 
 typedef struct ahca_definition {
   hark_context *context;

@@ -70,6 +70,18 @@ const ahca_variant ahca_variants[] = {
      {LABELS, .norm = HARK_NORM_RMS, .bias = true,
       .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4), SLOTS(2, 3, 2), .straight_through = HARK_AHCA_STRAIGHT_AFTER_NORM,
                .head = HARK_AHCA_HEAD_LABELS, .capacity = 0.7, .ratio_weight = 0.03}}},
+    {"local_learned_labels",
+     {EVEN, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE), .bias = true,
+      .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4), SLOTS(2, 4, 2), LOCAL(2, 2), .head = HARK_AHCA_HEAD_LABELS, .primary_width = 6,
+               .capacity = 0.5, .ratio_weight = 0.03, .ponder_weight = 0.02}}},
+    {"local_kernel_recomputed",
+     {EVEN, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), .classes = CLASSES, .positional = "decay", .recompute = true,
+      .norm = HARK_NORM_RMS, .activation = HARK_ACTIVATION_GATED_SILU,
+      .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 3), SLOTS(3, 5, 3), LOCAL(1, 1), .capacity = 0.5, .ponder_weight = 0.02}}},
+    {"local_without_positions",
+     {OF(6, HARK_POSITIONS_NONE), .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE), .classes = CLASSES, .features = FEATURES,
+      .responses = CLASSES,
+      .ahca = {CHUNKS(HARK_AHCA_CHUNK_SEMANTIC, 4), SLOTS(2, 5, 3), LOCAL(1, 3), .capacity = 0.5, .ponder_weight = 0.02}}},
     {"medoids_paper",
      {BASE,
       .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 3), SLOTS(4, 3, 3), .select = HARK_AHCA_SELECT_MEDOIDS, .depth = HARK_AHCA_DEPTH_PAPER}}},
@@ -130,9 +142,11 @@ void ahca_batch_open(ahca_model *m, int64_t first, const int64_t *lengths, int64
   assert_int_equal(hark_tensor_write(m->context, &m->targets, targets), HARK_OK);
   assert_int_equal(hark_tensor_write(m->context, &m->ranges, ranges), HARK_OK);
   vectors_open(m, tokens, total);
+  ahca_packing_open(m->context, m->network, lengths, sequences, &m->packed);
 }
 
 void ahca_batch_close(ahca_model *m) {
+  ahca_packing_close(&m->packed);
   hark_tensor_destroy(m->context, &m->vectors);
   hark_tensor_destroy(m->context, &m->tokens);
   hark_tensor_destroy(m->context, &m->targets);
@@ -161,7 +175,8 @@ static double read_number(hark_context *context, const hark_tensor *tensor) {
 
 /* The loss with what the model adds to it; with `backward` the gradients are written. */
 double ahca_traced_loss(const ahca_model *m, double remaining, bool backward, hark_ahca_trace *trace) {
-  const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters, .training = true};
+  hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters, .training = true};
+  ahca_packing_give(&m->packed, &forward);
   hark_value tokens = 0, targets = 0, logits = 0, loss = 0, penalty = 0;
   hark_tape_reset(m->tape);
   assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);

@@ -6,6 +6,7 @@
 
 #include "models/ahca.h"
 #include "models/ahca_layers.h"
+#include "models/ahca_packing.h"
 
 #define VOCABULARY 9
 #define CLASSES 3
@@ -13,13 +14,16 @@
 #define SEQUENCES 3
 #define CONTEXT 17
 
-#define ANY                                                                                                                                \
-  .architecture = HARK_ARCHITECTURE_AHCA, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = 6,                   \
-  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .positions = HARK_POSITIONS_LEARNED, .attention.window = 2
+#define OF(wide, places)                                                                                                                   \
+  .architecture = HARK_ARCHITECTURE_AHCA, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = wide,                \
+  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .positions = places, .attention.window = 2
+#define ANY OF(6, HARK_POSITIONS_LEARNED)
+#define EVEN OF(8, HARK_POSITIONS_LEARNED) /* of features of a head, for rotary positions */
 #define LABELS ANY, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE)
 #define WINDOW ANY, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), .classes = CLASSES
 #define HIERARCHICAL ANY, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 2
 #define BASE LABELS, .classes = CLASSES
+#define LOCAL(layers, tokens) .local_layers = layers, .local_window = tokens
 #define CHUNKS(rule, size) .chunk = rule, .chunk_size = size, .chunk_minimum = 2, .chunk_maximum = 6, .delimiter = 4, .window = 2
 #define SLOTS(first, second, count) .primary_slots = first, .secondary_slots = second, .selected = count
 
@@ -36,6 +40,7 @@ typedef struct ahca_model {
   hark_network *network;
   hark_tape *tape;
   hark_tensor tokens, targets, ranges;
+  ahca_packing packed;
   hark_tensor vectors;        /* of a model that reads these */
   hark_tensor reference;      /* of the straight-through estimator; absent where there is none */
   int64_t sequences, answers; /* what is predicted: of sequences, or of tokens */

@@ -162,7 +162,8 @@ static void a_norm_removes_the_straight_through_factor(void **state) {
 }
 
 static void logits_of(const ahca_model *m, void *out) {
-  const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters};
+  hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters};
+  ahca_packing_give(&m->packed, &forward);
   hark_value tokens = 0, logits = 0;
   hark_tape_reset(m->tape);
   hark_tape_set_recording(m->tape, false);
@@ -526,6 +527,118 @@ static void callers_chunks_and_selection_take_the_place_of_the_rules(void **stat
   test_setup_close(context);
 }
 
+/* ---- local layers ---- */
+
+/* One sequence, in which the pair 5 6 begins at 3 and at 10. The tokens at most 2 before and after both pairs are equal, or one of them
+ * differs. All others differ. */
+#define FIRST_PAIR 4 /* the second tokens of the pairs, before which a boundary may be */
+#define SECOND_PAIR 11
+static const int32_t equal_neighbours[] = {0, 7, 8, 5, 6, 1, 2, 3, 7, 8, 5, 6, 1, 2, 0, 4, 4};
+static const int32_t another_neighbour[] = {0, 7, 8, 5, 6, 1, 2, 3, 7, 8, 5, 6, 1, 3, 0, 4, 4};
+
+/* p of the second pair less p of the first. */
+static double difference_of_boundaries(int64_t layers, int64_t window, const int32_t *tokens) {
+  static const int64_t length = CONTEXT;
+  hark_network_config config = {EVEN, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE), .classes = CLASSES,
+                                .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4), SLOTS(2, 5, 2), .capacity = 0.5}};
+  hark_context *context = test_reference_open();
+  hark_ahca_trace trace = {0};
+  ahca_model m;
+  config.ahca.local_layers = layers;
+  config.ahca.local_window = window;
+  config.ahca.chunk_minimum = 1; /* neither of the lengths decides */
+  config.ahca.chunk_maximum = CONTEXT;
+  ahca_model_open(&m, context, &config, HARK_F64);
+  draw_weights(&m);
+  ahca_batch_open(&m, 0, &length, 1);
+  assert_int_equal(hark_tensor_write(context, &m.tokens, tokens), HARK_OK);
+  (void)ahca_traced_loss(&m, 0, false, &trace);
+  const double *p = hark_tape_tensor(m.tape, trace.probability)->data;
+  const double difference = p[SECOND_PAIR] - p[FIRST_PAIR];
+  ahca_batch_close(&m);
+  ahca_model_close(&m);
+  test_setup_close(context);
+  return difference;
+}
+
+/* A boundary is the function of a pair of tokens without local layers, and with them of the tokens around the pair: those within the
+ * window, one more window for every layer. Equal neighbours have equal numbers within rounding, since rotary angles depend on the place. */
+static void a_boundary_depends_on_the_neighbours_of_its_pair(void **state) {
+  (void)state;
+  static const struct {
+    int64_t layers, window;
+    bool sees; /* the token 2 after the pair */
+  } cases[] = {{1, 1, false}, {1, 2, true}, {2, 1, true}};
+  assert_true(difference_of_boundaries(0, 2, equal_neighbours) == 0);
+  assert_true(difference_of_boundaries(0, 2, another_neighbour) == 0);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const double equal = difference_of_boundaries(cases[i].layers, cases[i].window, equal_neighbours),
+                 other = difference_of_boundaries(cases[i].layers, cases[i].window, another_neighbour);
+    if (!(fabs(equal) < 1e-12)) fail_msg("%d layers: %g with equal neighbours", (int)cases[i].layers, equal);
+    if (cases[i].sees != (fabs(other) > 1e-4)) fail_msg("case %d: %g with another neighbour", (int)i, other);
+  }
+  /* a window of 3 sees tokens that differ in both */
+  assert_true(fabs(difference_of_boundaries(1, 3, equal_neighbours)) > 1e-4);
+}
+
+/* The loss, and the gradients, which are allocated. */
+static double loss_and_gradients(const hark_network_config *config, double **gradients, int64_t *count) {
+  static const int64_t lengths[SEQUENCES] = {17, 5, 11};
+  hark_context *context = test_reference_open();
+  ahca_model m;
+  ahca_model_open(&m, context, config, HARK_F64);
+  draw_weights(&m);
+  ahca_batch_open(&m, 0, lengths, SEQUENCES);
+  const hark_tensor *flat = &m.network->parameters.gradients;
+  memset(flat->data, 0, (size_t)hark_tensor_count(flat) * sizeof(double));
+  const double loss = ahca_loss_of(&m, 0, true);
+  *count = hark_tensor_count(flat);
+  *gradients = malloc((size_t)*count * sizeof(double));
+  assert_non_null(*gradients);
+  memcpy(*gradients, flat->data, (size_t)*count * sizeof(double));
+  ahca_batch_close(&m);
+  ahca_model_close(&m);
+  test_setup_close(context);
+  return loss;
+}
+
+/* With dropout: a block that is built again drops the same numbers. */
+static void local_layers_that_are_recomputed_have_the_same_bits(void **state) {
+  (void)state;
+  hark_network_config config = {EVEN, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE), .classes = CLASSES, .dropout = 0.3,
+                                .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 4), SLOTS(2, 5, 2), LOCAL(2, 2), .capacity = 0.5}};
+  double *gradients[2], loss[2];
+  int64_t count[2];
+  for (int i = 0; i < 2; i++) {
+    config.recompute = i == 1;
+    loss[i] = loss_and_gradients(&config, &gradients[i], &count[i]);
+  }
+  assert_true(loss[0] == loss[1]);
+  assert_int_equal(count[0], count[1]);
+  assert_memory_equal(gradients[0], gradients[1], (size_t)count[0] * sizeof(double));
+  for (int i = 0; i < 2; i++) free(gradients[i]);
+}
+
+static void local_layers_without_plans_are_refused(void **state) {
+  (void)state;
+  static const int64_t length = 5;
+  const hark_network_config config = {EVEN, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE), .classes = CLASSES,
+                                      .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 4), SLOTS(2, 5, 2), LOCAL(1, 2), .capacity = 0.5}};
+  hark_context *context = test_reference_open();
+  ahca_model m;
+  ahca_model_open(&m, context, &config, HARK_F32);
+  ahca_batch_open(&m, 0, &length, 1);
+  const hark_forward forward = {.tape = m.tape, .parameters = &m.network->parameters};
+  hark_value tokens = 0, logits = 0;
+  assert_int_equal(hark_tape_leaf(m.tape, &m.tokens, NULL, &tokens), HARK_OK);
+  const hark_network_input input = {.tokens = tokens, .ranges = &m.ranges};
+  assert_int_equal(m.network->architecture->logits(context, m.network, &forward, &input, &logits), HARK_INVALID_ARGUMENT);
+  assert_non_null(strstr(hark_context_message(context), "local layers need attention plans"));
+  ahca_batch_close(&m);
+  ahca_model_close(&m);
+  test_setup_close(context);
+}
+
 /* Without tables there are no numbers to run out of. */
 static void chunks_without_numbers_may_be_as_many_as_tokens(void **state) {
   (void)state;
@@ -568,6 +681,9 @@ int main(void) {
       cmocka_unit_test(each_layer_has_the_capacity_that_is_given_for_it),
       cmocka_unit_test(chunks_without_numbers_may_be_as_many_as_tokens),
       cmocka_unit_test(work_is_counted_for_the_chunks_that_there_are),
+      cmocka_unit_test(a_boundary_depends_on_the_neighbours_of_its_pair),
+      cmocka_unit_test(local_layers_that_are_recomputed_have_the_same_bits),
+      cmocka_unit_test(local_layers_without_plans_are_refused),
       cmocka_unit_test(callers_chunks_and_selection_take_the_place_of_the_rules),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

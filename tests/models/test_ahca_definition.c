@@ -10,6 +10,7 @@
 #include "models/ahca.h"
 #include "models/ahca_definition.h"
 #include "models/ahca_layers.h"
+#include "models/ahca_packing.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 
@@ -22,9 +23,10 @@
 #define LOGITS (TOKENS * VOCABULARY)
 #define MOST_WEIGHTS 1024 /* of one parameter */
 
-#define ANY                                                                                                                                \
-  .architecture = HARK_ARCHITECTURE_AHCA, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = 6,                   \
+#define SIZED(wide)                                                                                                                        \
+  .architecture = HARK_ARCHITECTURE_AHCA, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = wide,                \
   .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .attention.window = 1
+#define ANY SIZED(6)
 #define DENSE .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE)
 #define WINDOW .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW)
 #define HIERARCHICAL .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 2
@@ -137,6 +139,19 @@ static const variant variants[] = {
     {"given_depth",
      {CLASSED, DENSE, PLACED, .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 3, 0, 0), SLOTS(2, 5, 2), .capacity = 0.5, .ponder_weight = 0.02}},
      CALLER_OF_DEPTH},
+    {"local_learned_labels",
+     {SIZED(8), DENSE, PLACED, .bias = true,
+      .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4, 2, 3), SLOTS(3, 5, 3), .local_layers = 2, .local_window = 2, .primary_width = 6,
+               .head = HARK_AHCA_HEAD_LABELS, .capacity = 0.5, .ratio_weight = 0.03, .ponder_weight = 0.02}},
+     RULE},
+    {"local_kernel_window",
+     {SIZED(8), .classes = CLASSES, WINDOW, PLACED, .positional = "decay", .norm = HARK_NORM_RMS, .recompute = true,
+      .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 3, 0, 0), SLOTS(3, 5, 3), .local_layers = 1, .local_window = 4, .capacity = 0.5}},
+     RULE},
+    {"local_without_positions_semantic_vectors",
+     {ANY, DENSE, .positions = HARK_POSITIONS_NONE, .features = FEATURES, .responses = CLASSES,
+      .ahca = {CHUNKS(HARK_AHCA_CHUNK_SEMANTIC, 4, 2, 6), SLOTS(2, 4, 2), .local_layers = 2, .local_window = 1, .capacity = 0.5}},
+     RULE},
     {"unsmoothed_reconstruction",
      {ANY, DENSE, PLACED,
       .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4, 2, 4), SLOTS(3, 5, 0), .head = HARK_AHCA_HEAD_RECONSTRUCTION, .capacity = 0.5,
@@ -155,6 +170,8 @@ typedef struct model {
   hark_network *network;
   hark_tape *tape;
   int decides; /* of variant */
+  ahca_packing packed;
+  hark_forward forward; /* of the last pass: the backward reads it */
   hark_tensor tokens, targets, ranges, vectors, starts, index, depth_scores;
   int32_t ids[TOKENS];
   double numbers[TOKENS * FEATURES];     /* of a model that reads these */
@@ -271,11 +288,13 @@ static void batch_open(model *m, int64_t first, const int64_t *lengths, int64_t 
   assert_int_equal(hark_tensor_write(m->context, &m->targets, targets), HARK_OK);
   assert_int_equal(hark_tensor_write(m->context, &m->ranges, ranges), HARK_OK);
   open_vectors(m, first, lengths, sequences);
+  ahca_packing_open(m->context, m->network, lengths, sequences, &m->packed);
   if (m->decides == CALLER) open_given(m, lengths, sequences);
   if (m->decides == CALLER_OF_DEPTH) open_depth_scores(m, first, lengths, sequences);
 }
 
 static void batch_close(model *m) {
+  ahca_packing_close(&m->packed);
   hark_tensor_destroy(m->context, &m->tokens);
   hark_tensor_destroy(m->context, &m->targets);
   hark_tensor_destroy(m->context, &m->ranges);
@@ -331,7 +350,8 @@ static void read_numbers(const model *m, hark_value value, int64_t count, double
 
 /* Both with weights 1: logits, and what the model adds to the loss (0: nothing). */
 static void apply(model *m, double remaining, hark_value *logits, hark_value *penalty) {
-  const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters, .training = true};
+  m->forward = (hark_forward){.tape = m->tape, .parameters = &m->network->parameters, .training = true};
+  ahca_packing_give(&m->packed, &m->forward);
   hark_value tokens = 0;
   hark_tape_reset(m->tape);
   assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);
@@ -352,7 +372,7 @@ static void apply(model *m, double remaining, hark_value *logits, hark_value *pe
                                     .weight = 1,
                                     .penalty = penalty,
                                     .given = m->decides != RULE ? &given : NULL};
-  if (m->network->architecture->logits(m->context, m->network, &forward, &input, logits) != HARK_OK)
+  if (m->network->architecture->logits(m->context, m->network, &m->forward, &input, logits) != HARK_OK)
     fail_msg("%s", hark_context_message(m->context));
 }
 
@@ -463,11 +483,10 @@ static void a_batch_has_the_predictions_of_the_definition(void **state) {
 /* Adds the gradient of the batch's loss, its sum over all predictions, to those that are there. */
 static void add_gradients(model *m) {
   hark_value targets = 0, logits = 0, penalty = 0, loss = 0;
-  const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters, .training = true};
   apply(m, 0, &logits, &penalty);
   assert_int_equal(hark_tape_leaf(m->tape, &m->targets, NULL, &targets), HARK_OK);
   assert_int_equal(hark_network_loss(m->tape, logits, targets, (hark_target_loss){.weight = 1}, &loss), HARK_OK);
-  if (penalty != 0) assert_int_equal(hark_forward_add(&forward, loss, penalty, &loss), HARK_OK);
+  if (penalty != 0) assert_int_equal(hark_forward_add(&m->forward, loss, penalty, &loss), HARK_OK);
   assert_int_equal(hark_tape_backward(m->tape, loss, 1), HARK_OK);
 }
 

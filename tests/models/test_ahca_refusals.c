@@ -93,6 +93,9 @@ static void depth_of_none(hark_network_config *config) {
   config->ahca.selected = 0;
   config->ahca.depth_score = HARK_AHCA_DEPTH_SCORE_ATTENTION;
 }
+static void odd_local(hark_network_config *config) { config->ahca.local_layers = 1; }
+static void negative_local(hark_network_config *config) { config->ahca.local_layers = -1; }
+static void negative_window(hark_network_config *config) { config->ahca.local_window = -1; }
 static void too_deep(hark_network_config *config) { config->ahca.primary_depth = 3; }
 
 static void what_cannot_be_is_refused_by_name(void **state) {
@@ -123,6 +126,9 @@ static void what_cannot_be_is_refused_by_name(void **state) {
   refused(without_positions, "model.positions learned");
   refused(outputs_of_none, "model.ahca.selected is 0, expected at least 1 with model.ahca.output selected");
   refused(depth_of_none, "model.ahca.selected is 0, expected at least 1 with model.ahca.depth_score attention");
+  refused(odd_local, "which need an even head dimension, model.width / model.heads is 3");
+  refused(negative_local, "model.ahca.local_layers is -1");
+  refused(negative_window, "model.ahca.local_window is -1");
   refused(too_deep, "model.ahca.primary_depth");
 }
 

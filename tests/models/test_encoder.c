@@ -65,6 +65,12 @@ static const variant variants[] = {
      {BASE(1), .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 2,
       .attention.interpolation = HARK_INTERPOLATION_LINEAR, .attention.hierarchical_bias = true, .positional = "left(decay)*right(rbf)",
       .pooling = HARK_POOLING_MEAN, .recompute = true}},
+    {"picture_of_one_column", /* of 9 pixels, on three levels */
+     {BASE(1), .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 4,
+      .attention.grid_columns = 1, .pooling = HARK_POOLING_MEAN}},
+    {"picture_exact_recompute",
+     {BASE(2), .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 4,
+      .attention.grid_columns = 7, .attention.coarse_query = HARK_COARSE_QUERY_EXACT, .pooling = HARK_POOLING_FIRST, .recompute = true}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 
@@ -428,6 +434,7 @@ static void a_decoder_reads_packed_sequences(void **state) {
     config.architecture = HARK_ARCHITECTURE_DECODER;
     if (hark_positional_list_direction(config.positional, "right") > 0) config.positional = "left(decay)"; /* the other is refused */
     config.attention.interpolation = HARK_INTERPOLATION_CONSTANT;                                          /* linear is refused */
+    config.attention.grid_columns = 0;
     config.parts = config.head_width = 0;
     config.pooling = HARK_POOLING_CLASS;
     config.dropout = config.embedding_dropout = config.attention.dropout = 0; /* words of dropout are those of rows */

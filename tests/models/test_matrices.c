@@ -45,7 +45,7 @@ enum { TYPES = sizeof types / sizeof *types };
   "{\"model\": {" FEW                                                                                                                      \
   "\"architecture\": \"ahca\", \"classes\": 5, \"positions\": \"learned\", \"ahca\": {\"chunk\": \"learned\", \"chunk_size\": 4, "         \
   "\"chunk_minimum\": 2, \"chunk_maximum\": 6, \"window\": 2, \"primary_slots\": 2, \"secondary_slots\": 5, \"selected\": 2, "             \
-  "\"capacity\": 1}, \"attention\": {" ATTENTION("dense", "false") "}}}"
+  "\"capacity\": 1, \"local_layers\": 1, \"local_window\": 2}, \"attention\": {" ATTENTION("dense", "false") "}}}"
 #define LATENT                                                                                                                             \
   "{\"model\": {\"type\": \"gpt\", \"vocabulary\": 6, \"architecture\": \"latent\", \"layers\": 1, \"heads\": 2, \"key_heads\": 2, "       \
   "\"width\": 8, \"feed_forward_width\": 12, \"context\": 21, \"features\": 8, \"responses\": 3, \"activation\": \"relu\", "               \

@@ -346,7 +346,9 @@ static const struct {
                .selected = 2,
                .capacity = 0.5,
                .layer_capacities = {0.75, 0.25},
-               .capacity_count = 2}},
+               .capacity_count = 2,
+               .local_layers = 1,
+               .local_window = 0}},
      {"\"capacities\": [0.75, 0.25]", "\"more_delimiters\": [3, 0, 8]", "\"delimiter\": 5", "\"primary_slots\": 2"}}};
 enum { STATED_ROWS = sizeof stated_rows / sizeof *stated_rows };
 

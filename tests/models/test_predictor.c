@@ -54,6 +54,8 @@ static const struct {
      true},
     {"ahca", AHCA("\"learned\"}, \"vocabulary\": 9, \"classes\": 5"), 5, 1, CONTEXT, 0, false},
     {"ahca_labels", AHCA("\"fixed\", \"head\": \"labels\"}, \"vocabulary\": 9"), 9, 1, CONTEXT, 0, true},
+    {"ahca_local", AHCA("\"learned\", \"head\": \"labels\", \"local_layers\": 2, \"local_window\": 2}, \"vocabulary\": 9"), 9, 1, CONTEXT,
+     0, true},
     {"ahca_few_values",
      MODEL("\"architecture\": \"ahca\", \"vocabulary\": 9, \"classes\": 2, \"positions\": \"none\", \"ahca\": {\"chunk\": \"fixed\", "
            "\"chunk_size\": 4, \"window\": 2, \"primary_slots\": 2, \"secondary_slots\": 5, \"selected\": 2, \"capacity\": 1, "

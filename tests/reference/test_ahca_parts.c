@@ -117,6 +117,28 @@ static void rows_know_where_they_stand(void **state) {
   test_single_close(&s);
 }
 
+/* Rows 1, 2, 5 and 6 of segments of 3, 0, 3 and 2 rows; row 8 is in none. An index that is not ascending has the same numbers. */
+static void taken_rows_keep_their_segments(void **state) {
+  (void)state;
+  test_single s;
+  test_single_open(&s, &hark_op_taken_offsets, NULL, 2, (const hark_sample_input[]){whole(HARK_I32, 5), whole(HARK_I64, 5)});
+  for (int order = 0; order < 2; order++) {
+    test_single_set(&s, 0, order == 0 ? (const double[]){1, 2, 5, 6, 8} : (const double[]){8, 2, 6, 1, 5});
+    test_single_set(&s, 1, (const double[]){0, 3, 3, 6, 8});
+    double *offsets = test_single_forward(&s);
+    test_numbers(offsets, 0, 2, 2, 3, 4);
+    free(offsets);
+  }
+  test_single_set(&s, 0, (const double[]){-1, -1, 0, 1, 9}); /* -1 is below every offset */
+  test_single_set(&s, 1, (const double[]){1, 1, 2, 5, 10});
+  double *offsets = test_single_forward(&s);
+  test_numbers(offsets, 3, 3, 4, 4, 5);
+  free(offsets);
+  test_single_set(&s, 1, (const double[]){0, 3, 2, 6, 8});
+  assert_int_equal(test_single_refusal(&s), HARK_INVALID_ARGUMENT);
+  test_single_close(&s);
+}
+
 static void packing_leaves_out_padding(void **state) {
   (void)state;
   test_single s;
@@ -451,6 +473,7 @@ int main(void) {
       cmocka_unit_test(rows_of_fewer_bins_are_as_many_as_requested),
       cmocka_unit_test(of_equal_maxima_the_first_gets_the_gradient),
       cmocka_unit_test(rows_know_where_they_stand),
+      cmocka_unit_test(taken_rows_keep_their_segments),
       cmocka_unit_test(packing_leaves_out_padding),
       cmocka_unit_test(selection_gives_ties_to_the_first_and_all_where_there_are_few),
       cmocka_unit_test(medoids_are_members_one_of_each_cluster),

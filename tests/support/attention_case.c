@@ -63,6 +63,7 @@ bool attention_case_read(const char *text, attention_case *out) {
                              {"N", NULL, &c.block, NULL},
                              {"C", NULL, &c.positions, NULL},
                              {"cshared", &c.contextual_shared, NULL, NULL},
+                             {"grid", NULL, &c.grid, NULL},
                              {"mean", &c.mean, NULL, NULL},
                              {"first", &c.first, NULL, NULL},
                              {"exact", &c.exact, NULL, NULL},

@@ -9,7 +9,8 @@
  * layout=0|1|2 ([B,H,L,d], [B,L,H,d], packed with gaps), misaligned, accumulate, large (logits of 1e4), bf16 (products in f32 runs may be
  * in bf16), hiding (some entries of bias or table are -infinity), roomy[=rows] (a plan for larger sizes, longer by that many rows),
  * expanded (broadcast dimensions of bias, mask and a shared table have their full extent and stride 0), threads=N, seed=N.
- * hierarchical: mean, first, exact (coarse queries), sibling, linear, hbias (a hierarchical bias per head), hshared (one for all), qmask.
+ * hierarchical: mean, first, exact (coarse queries), sibling, linear, hbias (a hierarchical bias per head), hshared (one for all), qmask,
+ * grid=C (the rows are pixels of a picture with C columns).
  * bits of bias and mask: 1 broadcast over the batch, 2 heads, 4 queries, 8 keys. Masks of hierarchical cases have bits 2 and 4.
  */
 #ifndef HARK_TESTS_ATTENTION_CASE_H
@@ -21,7 +22,7 @@
 
 typedef struct attention_case {
   bool is_window, is_hierarchical;
-  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions;
+  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions, grid;
   bool causal, rbf, stick, bias, mask, kernel, shared, forget, lengths, ragged, segments, misaligned, accumulate, large, hiding, roomy,
       expanded, has_offset, mean, first, exact, sibling, linear, hierarchical_bias, hierarchical_shared, query_mask, half,
       contextual_shared, directed;

@@ -10,6 +10,9 @@
  * tokens by their share of the mean. With linear interpolation a row has c(n,a) e^S from two cells a on every level, and a pair has as many
  * terms as there are such cells whose entry exists. Cost O(L^2): no tree, no recursion over sums, no weights per level.
  *
+ * With grid=C rows are pixels of a picture, cells are squares of 2^l x 2^l pixels, and the level of a pair is the lowest on which the
+ * square blocks of the two pixels are the same or touch.
+ *
  * Bounds as in attention_definition.c, with magnitudes in place of values wherever a cell's sums may cancel, and the exponentials of M
  * levels between a row and its logits.
  */
@@ -67,31 +70,60 @@ int attention_covering_level(int64_t block, bool sibling, int64_t n, int64_t i) 
 
 static bool exact(const head *t) { return t->p->is.exact; }
 
+/* Of a picture: the side of a block of cells; cells of a level in a row of cells. */
+static int64_t side_of(const head *t) { return llround(sqrt((double)t->p->is.block)); }
+static int64_t extent_of(const head *t, bool columns) {
+  if (columns) return t->rows < t->p->is.grid ? t->rows : t->p->is.grid;
+  return (t->rows + t->p->is.grid - 1) / t->p->is.grid;
+}
+static int64_t halved(int64_t extent, int level) { return (extent + ((int64_t)1 << level) - 1) >> level; }
+
+/* The cell of a level in which row n is, and the first row of a cell. */
+static int64_t cell_of(const head *t, int level, int64_t n) {
+  const int64_t columns = t->p->is.grid;
+  if (columns == 0) return n >> level;
+  return (n / columns >> level) * halved(extent_of(t, true), level) + (n % columns >> level);
+}
+static int64_t first_of_cell(const head *t, int level, int64_t cell) {
+  if (t->p->is.grid == 0) return cell << level;
+  const int64_t width = halved(extent_of(t, true), level);
+  return (cell / width << level) * t->p->is.grid + (cell % width << level);
+}
+
+/* The lowest level on which the blocks of two pixels are the same or touch, at a side or at a corner. */
+static int pixels_level(int64_t side, int64_t row, int64_t column, int64_t key_row, int64_t key_column) {
+  for (int level = 0;; level++) {
+    const int64_t size = side << level;
+    if (llabs(row / size - key_row / size) <= 1 && llabs(column / size - key_column / size) <= 1) return level;
+  }
+}
+
 /* Share of a row in its cell, and the cell's mean of the rows' features and of their magnitudes. */
 static void make_cells(head *t, int side, int level, const double *rows, bool first_only) {
-  const int64_t d = t->p->is.head_dim, size = (int64_t)1 << level;
+  const int64_t d = t->p->is.head_dim;
   const uint8_t *real = side == 0 ? t->is_query : t->is_key;
   t->share[side][level] = numbers(t->rows);
   t->token[side][level] = numbers(t->cells[level] * d);
   t->size[side][level] = numbers(t->cells[level] * d);
   t->gradient[side][level] = numbers(t->cells[level] * d);
   t->gradient_size[side][level] = numbers(t->cells[level] * d);
-  for (int64_t cell = 0; cell < t->cells[level]; cell++) {
-    double count = 0;
-    for (int64_t n = cell * size; n < (cell + 1) * size && n < t->rows; n++)
-      if (real[n] && !(first_only && count > 0)) {
-        t->share[side][level][n] = 1;
-        count++;
-      }
-    for (int64_t n = cell * size; n < (cell + 1) * size && n < t->rows; n++) {
-      if (t->share[side][level][n] == 0) continue;
-      t->share[side][level][n] /= count;
-      for (int64_t x = 0; x < d; x++) {
-        t->token[side][level][cell * d + x] += t->share[side][level][n] * rows[n * d + x];
-        t->size[side][level][cell * d + x] += t->share[side][level][n] * fabs(rows[n * d + x]);
-      }
+  double *count = numbers(t->cells[level]), *share = t->share[side][level];
+  for (int64_t n = 0; n < t->rows; n++) {
+    const int64_t cell = cell_of(t, level, n);
+    if (!real[n] || (first_only && count[cell] > 0)) continue;
+    share[n] = 1;
+    count[cell]++;
+  }
+  for (int64_t n = 0; n < t->rows; n++) {
+    const int64_t cell = cell_of(t, level, n);
+    if (share[n] == 0) continue;
+    share[n] /= count[cell];
+    for (int64_t x = 0; x < d; x++) {
+      t->token[side][level][cell * d + x] += share[n] * rows[n * d + x];
+      t->size[side][level][cell * d + x] += share[n] * fabs(rows[n * d + x]);
     }
   }
+  free(count);
 }
 
 static int64_t column_of(const head *t, int side, int64_t distance) {
@@ -188,7 +220,8 @@ static bool make_logit(head *t, int64_t n, term *m) {
     magnitude += c->rbf ? (q_size[x] + k_size[x]) * (q_size[x] + k_size[x]) / width : fabs(t->p->scale) * q_size[x] * k_size[x];
   }
   m->logit = similarity + terms;
-  m->logit_error = ((double)d + 4 * m->level + 2 * FEW_ROUNDINGS) * magnitude + FEW_ROUNDINGS * (sizes + fabs(m->logit));
+  m->logit_error =
+      ((double)d + (c->grid > 0 ? 8 : 4) * m->level + 2 * FEW_ROUNDINGS) * magnitude + FEW_ROUNDINGS * (sizes + fabs(m->logit));
   return true;
 }
 
@@ -196,8 +229,8 @@ static bool make_logit(head *t, int64_t n, term *m) {
 static double dropout_factor(const head *t, int64_t n, const term *m) {
   const attention_case *c = &t->p->is;
   if (c->dropout == 0) return 1;
-  const uint64_t row = (uint64_t)(t->first + (exact(t) ? n : m->query_cell << m->level)),
-                 key = (uint64_t)(t->first + (m->key_cell << m->level));
+  const uint64_t row = (uint64_t)(t->first + (exact(t) ? n : first_of_cell(t, m->level, m->query_cell))),
+                 key = (uint64_t)(t->first + first_of_cell(t, m->level, m->key_cell));
   uint32_t words[4];
   hark_random_words(&t->p->dropout, ((((uint64_t)(t->b * c->heads + t->h) << 23) + row) << 21) + key / 4, words);
   return words[key % 4] >= hark_random_threshold(c->dropout) ? 1 / (1 - c->dropout) : 0;
@@ -235,10 +268,26 @@ static bool meet_first(const head *t, int level, int64_t a, int64_t b) {
   return blocks_meet(t, a, b) && (level == 0 || !blocks_meet(t, 2 * a, 2 * b));
 }
 
+/* The same of pixel n: every real key through the one cell by which the pixel sees it. */
+static int64_t make_pixel_terms(head *t, int64_t n) {
+  const int64_t columns = t->p->is.grid;
+  int64_t count = 0;
+  for (int64_t i = 0; i < t->rows; i++) {
+    if (!t->is_key[i]) continue;
+    const int level = pixels_level(side_of(t), n / columns, n % columns, i / columns, i % columns);
+    term m = {.key = i, .query_cell = cell_of(t, level, n), .key_cell = cell_of(t, level, i), .level = level, .coefficient = 1};
+    if (!make_logit(t, n, &m)) continue;
+    m.factor = dropout_factor(t, n, &m);
+    t->terms[count++] = m;
+  }
+  return count;
+}
+
 /* The terms of row n: every real key through every cell by which the row sees it. */
 static int64_t make_terms(head *t, int64_t n, double *all[MOST_LEVELS]) {
   const attention_case *c = &t->p->is;
   int64_t count = 0;
+  if (c->grid > 0) return make_pixel_terms(t, n);
   coefficients(t, n, all);
   for (int64_t i = 0; i < t->rows; i++) {
     if (!t->is_key[i] || (c->causal && i > n)) continue;
@@ -357,8 +406,8 @@ static void hand_down(head *t) {
       for (int64_t n = 0; n < t->rows; n++)
         for (int64_t x = 0; x < d; x++)
           add(t, side == 0 ? ARRAY_DQUERY : ARRAY_DKEY, from[side] + n * d + x,
-              t->share[side][level][n] * t->gradient[side][level][(n >> level) * d + x],
-              t->share[side][level][n] * t->gradient_size[side][level][(n >> level) * d + x]);
+              t->share[side][level][n] * t->gradient[side][level][cell_of(t, level, n) * d + x],
+              t->share[side][level][n] * t->gradient_size[side][level][cell_of(t, level, n) * d + x]);
     }
   if (!c->kernel && !c->shared) return;
   for (int level = 0; level < t->levels; level++)
@@ -377,9 +426,11 @@ static void do_head(head *t) {
   const double *q = t->p->array[ARRAY_QUERY].data + ((t->b * c->heads + t->h) * c->queries + t->first) * c->head_dim;
   const double *k = t->p->array[ARRAY_KEY].data + ((t->b * c->key_heads + t->key_head) * c->keys + t->first) * c->head_dim;
   double *all[MOST_LEVELS] = {NULL}, *out_error = numbers(c->value_dim);
-  t->levels = 1 + attention_covering_level(c->block, c->sibling, 0, t->rows - 1);
+  t->levels = c->grid > 0 ? 1 + pixels_level(side_of(t), 0, 0, extent_of(t, false) - 1, extent_of(t, true) - 1)
+                          : 1 + attention_covering_level(c->block, c->sibling, 0, t->rows - 1);
   for (int level = 0; level < t->levels; level++) {
-    t->cells[level] = (t->rows + ((int64_t)1 << level) - 1) >> level;
+    t->cells[level] = halved(t->rows, level);
+    if (c->grid > 0) t->cells[level] = halved(extent_of(t, false), level) * halved(extent_of(t, true), level);
     all[level] = numbers(t->cells[level]);
     make_cells(t, 0, level, q, c->first);
     make_cells(t, 1, level, k, false);

@@ -183,6 +183,7 @@ hark_attention_desc attention_problem_desc(const attention_problem *problem, har
   desc.structure = c->is_window ? HARK_STRUCTURE_WINDOW : c->is_hierarchical ? HARK_STRUCTURE_HIERARCHICAL : HARK_STRUCTURE_DENSE;
   if (c->is_hierarchical) {
     desc.hierarchy_block = c->block;
+    desc.grid_columns = c->grid;
     desc.partition = c->sibling ? HARK_PARTITION_SIBLING : HARK_PARTITION_NEIGHBOUR;
     desc.coarse_query = c->mean ? HARK_COARSE_QUERY_MEAN : c->first ? HARK_COARSE_QUERY_FIRST : HARK_COARSE_QUERY_EXACT;
     desc.interpolation = c->linear ? HARK_INTERPOLATION_LINEAR : HARK_INTERPOLATION_CONSTANT;

@@ -134,6 +134,11 @@ static const model_case cases[] = {
      0.3,
      {"--architecture=ahca", "--attention-dropout=0", "--structure=dense", "--layers=3", "--chunk=learned", "--chunk-size=4",
       "--selected=2"}},
+    {"local layers",
+     true,
+     0.3,
+     {"--architecture=ahca", "--attention-dropout=0", "--structure=dense", "--layers=3", "--chunk=learned", "--chunk-size=4",
+      "--selected=2", "--model.ahca.local-layers=2", "--recompute"}},
 };
 
 static void of_every_model(void **state) {

@@ -91,6 +91,9 @@ static void refused_by_network(const hark_network_config *network, const char *e
 #define YARN                                                                                                                               \
   SCALED("yarn"), { ROTARY("ramp"), "pair" }
 
+#define PICTURE                                                                                                                            \
+  {"model.architecture", "encoder"}, {"data.format", "image"}, HIERARCHICAL, { ATTENTION("grid_columns"), "32" }
+
 /* Rules of options alone. */
 #define COUNTED ATTENTION("contextual_positions")
 
@@ -116,6 +119,25 @@ static const struct {
     {{MASKED, HIERARCHICAL, {ATTENTION("interpolation"), "linear"}, {ATTENTION("coarse_query"), "exact"}},
      "model.attention.interpolation is linear, and with model.attention.coarse_query exact nothing is interpolated, expected constant, or "
      "another coarse_query"},
+    {{HIERARCHICAL, {ATTENTION("grid_columns"), "32"}},
+     "model.attention.grid_columns needs model.architecture encoder, which sees pixels on all sides"},
+    {{PICTURE, {"model.pooling", "mean"}, {ATTENTION("hierarchy_block"), "8"}},
+     "model.attention.hierarchy_block is 8 with model.attention.grid_columns, expected a power of 4 (4, 16, 64, ...): the cells of a "
+     "square block"},
+    {{PICTURE, {"model.pooling", "mean"}, {ATTENTION("partition"), "sibling"}},
+     "model.attention.partition is sibling with model.attention.grid_columns, expected neighbour"},
+    {{PICTURE, {"model.pooling", "mean"}, {ATTENTION("coarse_query"), "first"}},
+     "model.attention.coarse_query is first with model.attention.grid_columns, expected mean or exact"},
+    {{PICTURE, {"model.pooling", "mean"}, {ATTENTION("interpolation"), "linear"}},
+     "model.attention.interpolation is linear with model.attention.grid_columns, expected constant"},
+    {{PICTURE, {"model.pooling", "mean"}, {ATTENTION("hierarchical_bias"), "true"}},
+     "model.attention.hierarchical_bias is indexed by one distance, which pixels with model.attention.grid_columns do not have, expected "
+     "false"},
+    {{PICTURE, {"model.pooling", "mean"}, {"model.positional", "decay"}},
+     "model.positional is a kernel of one distance, which pixels with model.attention.grid_columns do not have, expected no kernel"},
+    {{PICTURE},
+     "model.pooling class adds a token before the pixels, which model.attention.grid_columns would take for the first pixel, expected mean "
+     "or first"},
     {{HIERARCHICAL, {ATTENTION("forget_gate"), "true"}},
      "model.attention.forget_gate has gates that differ inside a cell of model.attention.structure hierarchical, expected dense or window"},
     {{MASKED, {ATTENTION("forget_gate"), "true"}}, "model.attention.forget_gate needs model.architecture decoder"},
@@ -243,6 +265,9 @@ static const struct {
     {{OF_AHCA, {"model.attention_width", "256"}},
      "model.architecture ahca divides the width of its tokens among heads, expected no model.attention_width"},
     {{OF_AHCA, {"model.recompute", "true"}}, "model.recompute is for stacks of blocks, expected false with model.architecture ahca"},
+    {{OF_AHCA, {"model.heads", "4"}, {"model.width", "36"}, {AHCA("local_layers"), "1"}, {"model.positions", "learned"}},
+     "model.ahca.local_layers have rotary positions, which need an even head dimension, model.width / model.heads is 9, expected an even "
+     "number, or model.positions none"},
     {{OF_AHCA, {"model.initialisation", "xavier"}}, "ahca has its own initial weights, expected no model.initialisation xavier"},
 };
 

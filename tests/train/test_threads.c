@@ -44,7 +44,7 @@ static const char *const second_words[] = {"--layers=1",
                                            "--no-tie-embeddings",
                                            "--structure=window",
                                            "--window=20"};
-/* Chunks of ragged batches: learned boundaries, both pools by queries, a selection, layers that some chunks have. */
+/* Chunks of ragged batches: local layers, learned boundaries, both pools by queries, a selection, layers that some chunks have. */
 static const char *const ahca_words[] = {"--architecture=ahca",
                                          "--format=text",
                                          "--layers=3",
@@ -60,7 +60,9 @@ static const char *const ahca_words[] = {"--architecture=ahca",
                                          "--secondary-slots=9",
                                          "--selected=5",
                                          "--model.ahca.secondary-pool=attention",
-                                         "--model.ahca.join=every"};
+                                         "--model.ahca.join=every",
+                                         "--model.ahca.local-layers=2",
+                                         "--model.ahca.local-window=5"};
 static const struct {
   const char *const *words;
   int count;

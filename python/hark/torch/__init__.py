@@ -34,6 +34,7 @@ def attention(
     partition="neighbour",
     coarse_query="default",
     interpolation="constant",
+    grid_columns=0,
     key_lengths=None,
     segments=None,
     offsets=None,
@@ -92,6 +93,7 @@ def attention(
         query_offset,
         dropout,
         directed_kernel,
+        grid_columns,
     )
     tensors = (query, key, value, mask, attention_bias, log_kernel, forget, hierarchical_bias, query_mask, ridges, sigmas, contextual)
     with_rows = return_log_sum_exp or return_variance

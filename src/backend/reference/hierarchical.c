@@ -17,9 +17,15 @@
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
   (void)context;
-  if (desc->structure == HARK_STRUCTURE_HIERARCHICAL && desc->normalisation == HARK_NORMALISATION_SOFTMAX) return true;
-  snprintf(why, size, desc->structure != HARK_STRUCTURE_HIERARCHICAL ? "structure is not hierarchical" : "normalisation is not softmax");
-  return false;
+  const char *reason = NULL;
+  if (desc->structure != HARK_STRUCTURE_HIERARCHICAL)
+    reason = "structure is not hierarchical";
+  else if (desc->normalisation != HARK_NORMALISATION_SOFTMAX)
+    reason = "normalisation is not softmax";
+  else if (desc->grid_columns != 0)
+    reason = "grid_columns is not 0";
+  if (reason != NULL) snprintf(why, size, "%s", reason);
+  return reason == NULL;
 }
 
 /* Numbers per token in all arrays of the forward, or of forward and backward. */

@@ -1,6 +1,6 @@
 /* kernel_ridge.h - one head of one sequence of kernel ridge attention in double: its factorisation, shared by forward and backward.
  *
- *     M = kappa(K, K) + lambda I = R R^T,   U = R^-1 V       over the m visible keys of the sequence, in order
+ *     M = kappa(K, K) + lambda I + diag(noise) = R R^T,   U = R^-1 V       over the m visible keys of the sequence, in order
  */
 #ifndef HARK_BACKEND_REFERENCE_KERNEL_RIDGE_H
 #define HARK_BACKEND_REFERENCE_KERNEL_RIDGE_H
@@ -14,6 +14,7 @@ typedef struct ridge_head {
   int64_t system;       /* sequence * heads + head */
   int64_t keys, *place; /* m; position of each among the sequence's keys */
   hark_ridge_parameters is;
+  double *added;           /* [m]: lambda and the noise of each key */
   double *key, *value;     /* [m, d] of unit length if requested, [m, dv] */
   double *factor, *solved; /* R [m, m], row by row, zero above the diagonal; U [m, dv] */
   double *rows[6];         /* scratch: [m] each */
@@ -36,6 +37,8 @@ double hark_reference_ridge_exponent(const ridge_head *h, const double *x, const
 double hark_reference_ridge_log_kernel(const ridge_head *h, int64_t distance);
 /* kappa(q, k_i) for the keys that the row sees, into `out`; false, with a record, if one is out of range. */
 bool hark_reference_ridge_kernels(const ridge_head *h, int64_t row, int64_t seen, double *out);
+/* The index of a row in variance and other tensors [B, H, Lq]. */
+int64_t hark_reference_ridge_statistic(const ridge_head *h, int64_t row);
 /* x <- R^-1 x and x <- R^-T x with the leading n rows and columns of R. */
 void hark_reference_ridge_solve(const ridge_head *h, int64_t n, double *x);
 void hark_reference_ridge_solve_transposed(const ridge_head *h, int64_t n, double *x);

@@ -6,7 +6,9 @@
  *     dV_i        += a_i dy_n
  *     dkappa(k_i, q_n) = db_i
  *     dM          += -(a db^T + db a^T) / 2        in the leading p x p part
- *     dlambda      = trace dM;   amounts added to pivots are constants
+ *     dlambda      = trace dM;   dnoise_i = dM_ii;   amounts added to pivots are constants
+ *     var_n = kappa(q_n, q_n) - b^T M_p^-1 b, with dvar:   dkappa(q_n, q_n) = dvar,  db -= 2 dvar a,  dM += dvar a a^T
+ *     logdet_n = 2 sum over i < p of log R_ii, with g_i the sum of dlogdet over the rows with p > i:   dM += R^-T diag(g) R^-1
  *     kappa = exp(s) G:  ds = dkappa kappa,  dlogG[|p - i|] += ds
  *     exp: s = scale q.k - shift    dq += scale ds k, dk += scale ds q
  *     rbf: s = -|q - k|^2 / (2 sigma^2)    dq += ds (k - q) / sigma^2, dk += ds (q - k) / sigma^2, dsigma += -2 s ds / sigma
@@ -72,25 +74,49 @@ static void backward_row(const ridge_head *h, int64_t row, double *dmatrix, doub
   const hark_attention_args *args = h->at.args;
   const int64_t d = desc->head_dim, dv = desc->value_dim, m = h->keys, seen = hark_reference_ridge_seen(h, row);
   const int64_t position = row + h->at.sequence->offset, dout = dense_query_index(&h->at, &args->dout, row);
+  const bool has_dout = args->dout.type != HARK_NONE;
+  /* var was multiplied by e^shift */
+  const double dvariance =
+      args->dvariance.type != HARK_NONE ? dense_get(&args->dvariance, hark_reference_ridge_statistic(h, row)) * exp(h->is.shift) : 0;
   double *weight = h->rows[0], *db = h->rows[1], *dquery = h->sums;
   if (!hark_reference_ridge_query(h, row) || !hark_reference_ridge_kernels(h, row, seen, weight)) return;
   hark_reference_ridge_solve(h, seen, weight);
   hark_reference_ridge_solve_transposed(h, seen, weight);
   for (int64_t i = 0; i < seen; i++) {
     db[i] = 0;
-    for (int64_t c = 0; c < dv; c++) db[i] += h->solved[i * dv + c] * dense_get(&args->dout, dout + c);
+    for (int64_t c = 0; c < dv && has_dout; c++) db[i] += h->solved[i * dv + c] * dense_get(&args->dout, dout + c);
   }
   hark_reference_ridge_solve_transposed(h, seen, db);
   for (int64_t c = 0; c < d; c++) dquery[c] = 0;
   for (int64_t i = 0; i < seen; i++) {
-    for (int64_t c = 0; c < dv; c++) dvalues[i * dv + c] += weight[i] * dense_get(&args->dout, dout + c);
-    for (int64_t j = 0; j <= i; j++) dmatrix[i * m + j] -= (weight[i] * db[j] + db[i] * weight[j]) / 2;
+    for (int64_t c = 0; c < dv && has_dout; c++) dvalues[i * dv + c] += weight[i] * dense_get(&args->dout, dout + c);
+    for (int64_t j = 0; j <= i; j++) dmatrix[i * m + j] -= (weight[i] * db[j] + db[i] * weight[j]) / 2 - dvariance * weight[i] * weight[j];
     const int64_t distance = position > h->place[i] ? position - h->place[i] : h->place[i] - position;
-    kernel_gradient(h, db[i], h->query, h->key + i * d, distance, dquery, dkeys + i * d, partial);
+    kernel_gradient(h, db[i] - 2 * dvariance * weight[i], h->query, h->key + i * d, distance, dquery, dkeys + i * d, partial);
   }
+  if (dvariance != 0) kernel_gradient(h, dvariance, h->query, h->query, 0, dquery, dquery, partial);
   if (args->dquery.type != HARK_NONE)
     store_row(h, &args->query, dense_query_index(&h->at, &args->query, row), h->query, dquery, &args->dquery,
               dense_query_index(&h->at, &args->dquery, row), args->accumulate & HARK_ACCUMULATE_QUERY);
+}
+
+/* dM += R^-T diag(g) R^-1, the leading p x p part of which is dlogdet_n M_p^-1 of a row that sees p keys. */
+static void determinant_gradients(const ridge_head *h, double *dmatrix) {
+  const hark_attention_args *args = h->at.args;
+  const int64_t m = h->keys;
+  double *sums = h->rows[0], *column = h->rows[1];
+  for (int64_t i = 0; i < m; i++) sums[i] = 0;
+  for (int64_t row = 0; row < h->at.sequence->query_count; row++) {
+    const int64_t seen = hark_reference_ridge_seen(h, row);
+    for (int64_t i = 0; i < seen; i++) sums[i] += dense_get(&args->dlog_determinant, hark_reference_ridge_statistic(h, row));
+  }
+  for (int64_t k = 0; k < m; k++) { /* row k of R^-1 */
+    for (int64_t i = 0; i < k; i++) column[i] = 0;
+    column[k] = 1;
+    hark_reference_ridge_solve_transposed(h, k + 1, column);
+    for (int64_t i = 0; i <= k; i++)
+      for (int64_t j = 0; j <= i; j++) dmatrix[i * m + j] += sums[k] * column[i] * column[j];
+  }
 }
 
 /* Contributions of dM to keys, ridge, sigma and table: kappa(k_i, k_j) is in M twice if i > j. */
@@ -99,6 +125,7 @@ static void matrix_gradients(const ridge_head *h, const double *dmatrix, double 
   double trace = 0;
   for (int64_t i = 0; i < m; i++) {
     trace += dmatrix[i * m + i];
+    hark_ridge_give_noise(h->at.args, h->at.sequence, h->at.head, h->place[i], &h->is, dmatrix[i * m + i]);
     for (int64_t j = 0; j <= i; j++)
       kernel_gradient(h, (i == j ? 1 : 2) * dmatrix[i * m + j], h->key + i * d, h->key + j * d, h->place[i] - h->place[j], dkeys + i * d,
                       dkeys + j * d, partial);
@@ -122,6 +149,7 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
   memset(dkeys, 0, (size_t)(m * d) * sizeof(double));
   memset(dvalues, 0, (size_t)(m * dv) * sizeof(double));
   for (int64_t row = 0; row < h.at.sequence->query_count; row++) backward_row(&h, row, dmatrix, dkeys, dvalues, partial);
+  if (args->dlog_determinant.type != HARK_NONE) determinant_gradients(&h, dmatrix);
   matrix_gradients(&h, dmatrix, dkeys, partial);
   const bool add_key = !first || (args->accumulate & HARK_ACCUMULATE_KEY), add_value = !first || (args->accumulate & HARK_ACCUMULATE_VALUE);
   int64_t visible = 0;

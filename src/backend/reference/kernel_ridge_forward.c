@@ -3,11 +3,13 @@
  *
  *     y_n = sum over i < p of z_i U_i,   var_n = kappa(q_n, q_n) - sum over i < p of z_i^2,   z = R_p^-1 kappa(K_p, q_n)
  *
- * M = kappa(K, K) + lambda I = R R^T and U = R^-1 V. p is the number of visible keys that row n sees. The leading p rows of R factorise the
- * leading p x p part of M, so this is V_p^T M_p^-1 kappa(K_p, q_n) for every p at once, causal or not. K contains only visible keys, at
- * their positions: not masked ones, nor with causality those after the last query. Legend: m visible keys, d head_dim, dv value_dim. Cost:
- * m^3 / 6 + Lq m^2 / 2 per head; scratch: m (m + d + 2 dv + 6) doubles per worker. Source: paper X (exchangeability) equations 4.3 to 4.8,
- * A.5 and B.1; the causal identity: docs/mathematics/kernel-ridge.md.
+ *     logdet_n = 2 sum over i < p of log R_ii
+ *
+ * M = kappa(K, K) + lambda I + diag(noise) = R R^T and U = R^-1 V. p is the number of visible keys that row n sees. The leading p rows of R
+ * factorise the leading p x p part of M, so this is V_p^T M_p^-1 kappa(K_p, q_n) for every p at once, causal or not. K contains only
+ * visible keys, at their positions: not masked ones, nor with causality those after the last query. Legend: m visible keys, d head_dim, dv
+ * value_dim. Cost: m^3 / 6 + Lq m^2 / 2 per head; scratch: m (m + d + 2 dv + 8) doubles per worker. Source: paper X (exchangeability)
+ * equations 4.3 to 4.8, A.5 and B.1; the causal identity: docs/mathematics/kernel-ridge.md.
  */
 #include "backend/reference/kernel_ridge.h"
 
@@ -24,7 +26,7 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
 hark_status hark_reference_ridge_doubles(hark_context *context, const hark_attention_desc *desc, size_t *out) {
   const size_t keys = (size_t)desc->key_length, dims = (size_t)desc->head_dim + 2 * (size_t)desc->value_dim;
   size_t rows;
-  HARK_TRY(hark_size_multiply(context, keys, keys + dims + 7, &rows)); /* seven: six rows of scratch and the positions */
+  HARK_TRY(hark_size_multiply(context, keys, keys + dims + 8, &rows)); /* eight: six rows of scratch, the positions, and `added` */
   return hark_size_add(context, rows, 2 * (size_t)desc->head_dim + (size_t)desc->value_dim, out);
 }
 
@@ -146,7 +148,7 @@ static bool fill(const ridge_head *h) {
         hark_ridge_trouble(h->record, h->system, HARK_RIDGE_KEY_RANGE, h->at.sequence->key_row + h->place[i], exponent);
         return false;
       }
-      row[j] = exp(exponent) + (i == j ? h->is.lambda : 0);
+      row[j] = exp(exponent) + (i == j ? h->added[i] : 0);
     }
     for (int64_t j = i + 1; j < m; j++) row[j] = 0;
   }
@@ -163,7 +165,7 @@ static void factorise(const ridge_head *h) {
       double *pivot_row = h->factor + j * m;
       if (j >= first) {
         const double diagonal = pivot_row[j], left = diagonal - dot(pivot_row, pivot_row, j);
-        pivot_row[j] = sqrt(hark_ridge_pivot(h->record, h->system, h->at.sequence->key_row + h->place[j], left, diagonal, h->is.lambda,
+        pivot_row[j] = sqrt(hark_ridge_pivot(h->record, h->system, h->at.sequence->key_row + h->place[j], left, diagonal, h->added[j],
                                              HARK_RIDGE_PIVOT_F64));
       }
       for (int64_t i = hark_max(first, j + 1); i < end; i++) {
@@ -200,9 +202,15 @@ bool hark_reference_ridge_factorise(const hark_attention_call *run, int64_t sequ
   h->solved = h->factor + length * length;
   for (int i = 0; i < 6; i++) h->rows[i] = h->solved + length * (dv + i);
   h->place = (int64_t *)(void *)(h->rows[5] + length);
-  h->query = h->rows[5] + 2 * length;
+  h->added = h->rows[5] + 2 * length;
+  h->query = h->added + length;
   h->sums = h->query + d;
-  if (!read_keys(h) || !hark_ridge_read(run, head, h->keys, h->system, record, &h->is) || !fill(h)) return false;
+  if (!read_keys(h) || !hark_ridge_read(run, head, h->keys, h->system, record, &h->is)) return false;
+  for (int64_t i = 0; i < h->keys; i++)
+    if (!hark_ridge_added(&h->is, desc->type, hark_ridge_noise(run->args, h->at.sequence, head, h->place[i]), h->system,
+                          h->at.sequence->key_row + h->place[i], record, &h->added[i]))
+      return false;
+  if (!fill(h)) return false;
   factorise(h);
   if (record->system == h->system) return false; /* a pivot is not finite */
   for (int64_t i = 0; i < h->keys; i++) {        /* U = R^-1 V */
@@ -239,7 +247,18 @@ bool hark_reference_ridge_kernels(const ridge_head *h, int64_t row, int64_t seen
   return true;
 }
 
-/* One row of out and variance. */
+int64_t hark_reference_ridge_statistic(const ridge_head *h, int64_t row) {
+  return (h->at.sequence->item * h->at.desc->heads + h->at.head) * h->at.args->query.shape[2] + h->at.sequence->query_row + row;
+}
+
+/* log det of the leading n x n part of M, whose kernels were divided by e^shift. */
+static double determinant(const ridge_head *h, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += 2 * log(h->factor[i * h->keys + i]) + h->is.shift;
+  return sum;
+}
+
+/* One row of out, variance and log_determinant. */
 static bool forward_row(const ridge_head *h, int64_t row) {
   const hark_attention_args *args = h->at.args;
   const int64_t dv = h->at.desc->value_dim, seen = hark_reference_ridge_seen(h, row);
@@ -259,15 +278,15 @@ static bool forward_row(const ridge_head *h, int64_t row) {
     hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_RESULT, h->at.sequence->query_row + row, 0);
     return false;
   }
+  if (args->log_determinant.type != HARK_NONE)
+    dense_put(&args->log_determinant, hark_reference_ridge_statistic(h, row), determinant(h, seen));
   if (args->variance.type == HARK_NONE) return true;
   const double own = hark_reference_ridge_exponent(h, h->query, h->query) + hark_reference_ridge_log_kernel(h, 0);
   if (!(own <= hark_ridge_exponent_limit(h->at.desc->type))) {
     hark_ridge_trouble(h->record, h->system, HARK_RIDGE_QUERY_RANGE, h->at.sequence->query_row + row, own);
     return false;
   }
-  dense_put(&args->variance,
-            (h->at.sequence->item * h->at.desc->heads + h->at.head) * args->query.shape[2] + h->at.sequence->query_row + row,
-            hark_larger(exp(own) - squares, 0) * exp(h->is.shift));
+  dense_put(&args->variance, hark_reference_ridge_statistic(h, row), hark_larger(exp(own) - squares, 0) * exp(h->is.shift));
   return true;
 }
 

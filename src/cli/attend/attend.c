@@ -30,7 +30,9 @@ static const hark_option options[] = {
     {"sigma", "sigma", HARK_OPTION_FLOAT, AT(sigma), "0", "[0, inf)", NULL, NULL, "sigma in exp(-|q - k|^2 / (2 sigma^2)), above 0",
      "kernel rbf"},
     {"ridge", "ridge", HARK_OPTION_FLOAT, AT(ridge), "0", "[0, inf)", NULL, NULL,
-     "c above 0 in the ridge lambda = c n^P, where P is --ridge-power and n the number of keys that are not masked", CME},
+     "c above 0 (with tensor noise, from 0) in the ridge lambda = c n^P, where P is --ridge-power and n the number of keys that are not "
+     "masked",
+     CME},
     {"ridge-power", "ridge-power", HARK_OPTION_FLOAT, AT(ridge_power), "0", "[0, 1]", NULL, "P",
      "P in the ridge lambda = c n^P; 0: lambda = c; not with --causal", CME},
     {"bound", "bound", HARK_OPTION_FLOAT, AT(bound), "0", "[0, inf)", NULL, "C",
@@ -49,6 +51,9 @@ static const hark_option options[] = {
      HIERARCHICAL},
     {"interpolation", "interpolation", HARK_OPTION_ENUM, AT(interpolation), "constant", "constant|linear", NULL, NULL,
      "how a level passes its sums to the level below", HIERARCHICAL},
+    {"grid-columns", "grid-columns", HARK_OPTION_INT, AT(grid_columns), "0", "[0, 16777216]", NULL, "C",
+     "the rows are the pixels of a picture with C columns, whose rows and columns are halved together; 0: no picture",
+     HIERARCHICAL ", causal false"},
     {"window", "window", HARK_OPTION_INT, AT(window), "0", "[0, inf)", NULL, NULL,
      "number of positions on each side that a query attends to", "structure window"},
     {"query-offset", "query-offset", HARK_OPTION_INT, AT(query_offset), "0", NULL, NULL, NULL,
@@ -91,7 +96,8 @@ static hark_status check(hark_invocation *call) {
   v->has_query_offset = hark_command_is_given(call, "query-offset");
   if (v->input[0] == '\0') HARK_TRY(complain(call, "input", "missing, expected a file"));
   if (v->output[0] == '\0') HARK_TRY(complain(call, "output", "missing, expected a file"));
-  if (v->normalisation == HARK_ATTEND_CME && v->ridge == 0) HARK_TRY(complain(call, "normalisation ridge", "cme needs --ridge X above 0"));
+  if (v->normalisation == HARK_ATTEND_CME && v->ridge == 0 && !hark_command_is_given(call, "ridge"))
+    HARK_TRY(complain(call, "normalisation ridge", "cme needs --ridge X above 0, or --ridge 0 with tensor noise"));
   if (v->structure == HARK_ATTEND_HIERARCHICAL && v->query_offset != 0)
     HARK_TRY(complain(call, "query-offset structure", "with --structure hierarchical, expected 0: queries and keys share one hierarchy"));
   HARK_TRY(hark_attend_positional_check(call));
@@ -107,12 +113,18 @@ static hark_status create_like(hark_context *context, const hark_tensor *like, h
   return like->type == HARK_NONE ? HARK_OK : hark_tensor_create(context, like->type, like->rank, like->shape, out);
 }
 
+/* Whether the file requests gradients. */
+static bool has_gradients(const hark_attend_tensors *t) {
+  return t->dout.type != HARK_NONE || t->dvariance.type != HARK_NONE || t->dlog_determinant.type != HARK_NONE;
+}
+
 static hark_attention_desc describe(const hark_attend_values *v, const hark_attend_tensors *t) {
   hark_attention_desc desc = hark_attention_desc_default();
   desc.type = t->query.type;
   desc.structure = (hark_attention_structure)v->structure;
   if (v->structure == HARK_ATTEND_HIERARCHICAL) {
     desc.hierarchy_block = v->hierarchy_block;
+    desc.grid_columns = v->grid_columns;
     desc.partition = (hark_hierarchy_partition)v->partition;
     desc.coarse_query = (hark_coarse_query)v->coarse_query;
     desc.interpolation = (hark_hierarchy_interpolation)v->interpolation;
@@ -127,6 +139,9 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
     desc.ridge_power = v->ridge_power;
     desc.bound = v->bound;
     desc.unit = v->unit;
+    desc.has_noise = t->noise.type != HARK_NONE;
+    desc.has_dvariance = t->dvariance.type != HARK_NONE;
+    desc.has_dlog_determinant = t->dlog_determinant.type != HARK_NONE;
   }
   if (v->normalisation == HARK_ATTEND_STICK_BREAKING) desc.normalisation = HARK_NORMALISATION_STICK_BREAKING;
   desc.batch = t->query.shape[0];
@@ -149,7 +164,7 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
   desc.directed_kernel = v->directed_kernel || hark_attend_positional_directed(v);
   desc.has_forget = t->forget.type != HARK_NONE;
   desc.contextual_positions = t->contextual.type != HARK_NONE ? t->contextual.shape[1] : 0;
-  desc.forward_only = t->dout.type == HARK_NONE;
+  desc.forward_only = !has_gradients(t);
   return desc;
 }
 
@@ -177,6 +192,7 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   HARK_TRY(create_like(context, &t->forget, &t->dforget));
   HARK_TRY(create_like(context, &t->hierarchical_bias, &t->dhierarchical_bias));
   HARK_TRY(create_like(context, &t->contextual, &t->dcontextual));
+  HARK_TRY(create_like(context, &t->noise, &t->dnoise));
   HARK_TRY(create_like(context, &t->ridge, &t->dridge));
   HARK_TRY(create_like(context, &t->sigma, &t->dsigma));
   args->dout = t->dout;
@@ -188,6 +204,9 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   args->dforget = t->dforget;
   args->dhierarchical_bias = t->dhierarchical_bias;
   args->dcontextual = t->dcontextual;
+  args->dvariance = t->dvariance;
+  args->dlog_determinant = t->dlog_determinant;
+  args->dnoise = t->dnoise;
   args->dridge = t->dridge;
   args->dsigma = t->dsigma;
   HARK_TRY(hark_attention_backward(context, plan, args));
@@ -242,6 +261,7 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, c
   HARK_TRY(hark_tensor_create(context, t->query.type, 4, out, &t->out));
   const bool cme = v->normalisation == HARK_ATTEND_CME;
   HARK_TRY(hark_tensor_create(context, t->query.type, 3, rows, cme ? &t->variance : &t->log_sum_exp));
+  if (cme) HARK_TRY(hark_tensor_create(context, t->query.type, 3, rows, &t->log_determinant));
   hark_attention_report report = {0};
   hark_attention_args args = {.struct_size = sizeof args,
                               .query = t->query,
@@ -262,7 +282,9 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, c
                               .query_mask = t->query_mask,
                               .ridge = t->ridge,
                               .sigma = t->sigma,
+                              .noise = t->noise,
                               .variance = t->variance,
+                              .log_determinant = t->log_determinant,
                               .report = cme ? &report : NULL,
                               .dropout = {.seed = (uint64_t)v->seed, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_ATTENTION)},
                               .saved = saved,
@@ -278,14 +300,14 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, c
             "hark attend: %" PRId64 " pivots were mended, the largest change: item %" PRId64 ", head %" PRId64 ", key row %" PRId64
             ", by %g\n",
             report.pivots, report.item, report.head, report.row, report.amount);
-  if (t->dout.type != HARK_NONE) HARK_TRY(backward(context, v, rotary, t, plan, &args));
+  if (has_gradients(t)) HARK_TRY(backward(context, v, rotary, t, plan, &args));
   return find_seen(context, v, plan, &args, t);
 }
 
 /* Ridge and sigma as inputs, so that they have gradients. A plan with the given numbers, which may become infinite or 0 as inputs, refuses
  * them as they were given. */
 static hark_status make_parameters(hark_context *context, const hark_attend_values *v, hark_attend_tensors *t) {
-  if (v->normalisation != HARK_ATTEND_CME || t->dout.type == HARK_NONE) return HARK_OK;
+  if (v->normalisation != HARK_ATTEND_CME || !has_gradients(t)) return HARK_OK;
   const hark_attention_desc given = describe(v, t);
   hark_attention_plan *plan;
   HARK_TRY(hark_attention_plan_create(context, &given, &plan));
@@ -333,6 +355,8 @@ static hark_status attend(hark_invocation *call, const hark_attend_values *v, ha
   HARK_TRY(hark_attend_needs_check(call->context, v, t));
   if (v->directed_kernel && t->log_kernel.type == HARK_NONE)
     return hark_fail(call->context, HARK_BAD_CONFIGURATION, "--directed-kernel needs tensor log_kernel, expected [H or 1, 2 T - 1]");
+  if (v->normalisation == HARK_ATTEND_CME && v->ridge == 0 && t->noise.type == HARK_NONE)
+    return hark_fail(call->context, HARK_BAD_CONFIGURATION, "--ridge 0 needs tensor noise, expected a ridge above 0");
   hark_status status = hark_attend_rotary_open(call->context, v, t, &rotary);
   const double magnitude = hark_rotary_magnitude(&rotary.spec);
   if (magnitude != 1) t->logit_factor = magnitude * magnitude;
@@ -371,6 +395,8 @@ const hark_command hark_command_attend = {
         "  rotary_rates [pairs] (radians per token; they replace the rates of BASE; with --rotary-scaling, each is multiplied by\n"
         "    the factor by which the scaling changes the rate that it replaces)\n"
         "  dout [B,H,Lq,dv], which requests gradients\n"
+        "  with cme: noise [B,H,Lk], added to lambda for each key; dvariance and dlog_determinant [B,H,Lq], which request gradients,\n"
+        "    with or without dout\n"
         "With --directed-kernel, log_kernel is [H or 1, 2 * distances - 1]. Let n be the position of the query minus the position of\n"
         "the key. The value for n is in column (distances - 1 + n).\n"
         "Differences with --structure hierarchical:\n"
@@ -378,9 +404,10 @@ const hark_command hark_command_attend = {
         "    at least L\n"
         "  query_mask [B or 1,L] (U8 or BOOL, 0: not a query) and hierarchical_bias [H or 1,4*NR-1] are optional input\n"
         "  mask is by key only, [B or 1,1,1,L]\n"
-        "Output: out, and log_sum_exp [B,H,Lq] or, with cme, variance [B,H,Lq]. With dout also dq, dk, dv, dattention_bias, dlog_kernel,\n"
-        "dforget, dcontextual, dhierarchical_bias, drotary_rates, dridge [1] with cme, and dsigma [1] with rbf. With --positional\n"
-        "also dpositional [kernels, parameters], with respect to the parameters as in EXPR (l, tau, ...) and in their order.\n"
+        "Output: out, and log_sum_exp [B,H,Lq] or, with cme, variance and log_determinant [B,H,Lq]. With dout also dq, dk, dv,\n"
+        "dattention_bias, dlog_kernel, dforget, dcontextual, dhierarchical_bias, drotary_rates, dridge [1] and dnoise with cme, and\n"
+        "dsigma [1] with rbf. With --positional also dpositional [kernels, parameters], with respect to the parameters as in EXPR\n"
+        "(l, tau, ...) and in their order.\n"
         "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",
     .tables = {&table},
     .check = check,

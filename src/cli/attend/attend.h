@@ -17,7 +17,7 @@ typedef struct hark_attend_values {
   int structure, kernel, normalisation, rotary_pairs, rotary_scaling, partition, coarse_query, interpolation;
   bool causal, has_query_offset, unit, directed_kernel;
   double scale, sigma, rotary, rotary_fraction, rotary_factor, dropout, ridge, ridge_power, bound;
-  int64_t window, hierarchy_block, query_offset, rotary_context, seed, threads;
+  int64_t window, hierarchy_block, grid_columns, query_offset, rotary_context, seed, threads;
   hark_string_list positional;
 } hark_attend_values;
 
@@ -30,7 +30,8 @@ typedef struct hark_attend_tensors {
   hark_tensor turned_query, turned_key; /* by the rotary embedding */
   double logit_factor;                  /* of the scaling of rotary rates; 0: none */
   hark_tensor out, log_sum_exp, dquery, dkey, dvalue, dbias, dlog_kernel, dpositional, dforget, dhierarchical_bias, dsigma;
-  hark_tensor ridge, sigma, variance, dridge; /* cme */
+  hark_tensor ridge, sigma, variance, dridge; /* cme, also the next line */
+  hark_tensor log_determinant, noise, dnoise, dvariance, dlog_determinant;
   hark_tensor contextual, dcontextual;
   /* Softmax with a log_sum_exp of -infinity: the same with queries and keys of zeros, -infinity only where a row sees no key. */
   hark_tensor seen;

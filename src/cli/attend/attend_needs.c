@@ -20,10 +20,17 @@ static bool is_hierarchical(const hark_attend_values *v, const hark_attend_tenso
 
 static bool is_not_hierarchical(const hark_attend_values *v, const hark_attend_tensors *t) { return !is_hierarchical(v, t); }
 
+static bool is_picture(const hark_attend_values *v, const hark_attend_tensors *t) {
+  (void)t;
+  return v->grid_columns > 0;
+}
+
 static bool is_cme(const hark_attend_values *v, const hark_attend_tensors *t) {
   (void)t;
   return v->normalisation == HARK_ATTEND_CME;
 }
+
+static bool is_not_cme(const hark_attend_values *v, const hark_attend_tensors *t) { return !is_cme(v, t); }
 
 static bool is_not_softmax(const hark_attend_values *v, const hark_attend_tensors *t) {
   (void)t;
@@ -91,6 +98,7 @@ static const need needs[] = {
     {"q", is_hierarchical_with_two_lengths, USAGE,
      "has another length than k, expected the same with --structure hierarchical: queries and keys share one hierarchy"},
     {"hierarchical_bias", is_not_hierarchical, USAGE, "needs --structure hierarchical"},
+    {"hierarchical_bias", is_picture, USAGE, "cannot be used with --grid-columns: it is indexed by one distance"},
     {"query_mask", is_not_hierarchical, USAGE, "needs --structure hierarchical"},
     {"attention_bias", is_hierarchical, USAGE,
      "cannot be used with --structure hierarchical, expected hierarchical_bias or log_kernel: coarse keys have no single entries"},
@@ -99,6 +107,9 @@ static const need needs[] = {
     {"forget", is_hierarchical, USAGE, "cannot be used with --structure hierarchical: gates differ inside a cell"},
     {"forget", is_cme, USAGE, "cannot be used with --normalisation cme: a kernel with gates is not symmetric"},
     {"forget", is_not_causal, USAGE, "needs --causal: gates are summed from a key up to a later query"},
+    {"noise", is_not_cme, USAGE, "needs --normalisation cme"},
+    {"dvariance", is_not_cme, USAGE, "needs --normalisation cme"},
+    {"dlog_determinant", is_not_cme, USAGE, "needs --normalisation cme"},
     {"contextual", has_odd_positions, INPUT, "has too few or too many positions, expected shape [H or 1, N, d] with N from 2 to 2^20"},
     {"contextual", is_hierarchical, USAGE, "cannot be used with --structure hierarchical: its keys are cells, and positions count tokens"},
     {"contextual", is_not_softmax, USAGE, "needs --normalisation softmax"},
@@ -108,6 +119,7 @@ static const need needs[] = {
      "has heads or query rows, expected shape [B or 1, 1, 1, Lk] with --structure hierarchical: keys are masked before they are averaged"},
     {"mask", masks_pairs_of_cme, USAGE,
      "has query rows, expected shape [B or 1, H or 1, 1, Lk] with --normalisation cme: all queries share one factorisation"},
+    {"log_kernel", is_picture, USAGE, "cannot be used with --grid-columns: it is a function of one distance"},
     {"log_kernel", has_positional, USAGE, "and --positional are both given, expected one of them"},
     {"rotary_rates", is_not_rotary, USAGE, "needs --rotary BASE, which it replaces"},
     {"rotary_rates", has_other_base, USAGE, "cannot be used with --rotary-scaling dynamic, which changes the base"},
@@ -128,6 +140,9 @@ static bool is_given(const hark_attend_tensors *t, const char *name) {
                  {"attention_bias", t->bias.type != HARK_NONE},
                  {"forget", t->forget.type != HARK_NONE},
                  {"contextual", t->contextual.type != HARK_NONE},
+                 {"noise", t->noise.type != HARK_NONE},
+                 {"dvariance", t->dvariance.type != HARK_NONE},
+                 {"dlog_determinant", t->dlog_determinant.type != HARK_NONE},
                  {"mask", t->mask.type != HARK_NONE},
                  {"log_kernel", t->log_kernel.type != HARK_NONE},
                  {"rotary_rates", t->rotary_rates.type != HARK_NONE},
@@ -141,5 +156,8 @@ hark_status hark_attend_needs_check(hark_context *context, const hark_attend_val
   for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
     if (is_given(tensors, needs[i].tensor) && needs[i].is_violated(values, tensors))
       return hark_fail(context, needs[i].status, "tensor %s %s", needs[i].tensor, needs[i].text);
+  if (is_picture(values, tensors) && has_positional(values, tensors))
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "--positional cannot be used with --grid-columns: a positional kernel is a function of one distance");
   return HARK_OK;
 }

@@ -36,7 +36,10 @@ static const char *const names[] = {"q",
                                     "hierarchical_bias",
                                     "query_mask",
                                     "rotary_rates",
-                                    "contextual"};
+                                    "contextual",
+                                    "noise",
+                                    "dvariance",
+                                    "dlog_determinant"};
 
 static const char *input_name(const void *user, int index) {
   (void)user;
@@ -189,6 +192,9 @@ static hark_status read_all(hark_context *context, const char *path, const hark_
   const input_rule bias = {"attention_bias", true, true, 4, {batch, heads, queries, keys}, NULL};
   const input_rule mask = {"mask", false, true, 4, {batch, heads, queries, keys}, NULL};
   const input_rule forget = {"forget", true, false, 3, {batch, heads, keys}, NULL};
+  const input_rule noise = {"noise", true, false, 3, {batch, heads, keys}, NULL};
+  const input_rule dvariance = {"dvariance", true, false, 3, {batch, heads, queries}, NULL};
+  const input_rule ddeterminant = {"dlog_determinant", true, false, 3, {batch, heads, queries}, NULL};
   const hark_stored_tensor *stored = hark_safetensors_find(file, "log_kernel");
   const bool shared = stored != NULL && stored->rank == 2 && stored->shape[0] == 1;
   const input_rule log_kernel = {"log_kernel", true, false, 2, {shared ? 1 : heads, ANY_EXTENT}, "distances"};
@@ -209,6 +215,9 @@ static hark_status read_all(hark_context *context, const char *path, const hark_
   HARK_TRY(read_tensor(context, path, file, &bias, type, &t->bias));
   HARK_TRY(read_tensor(context, path, file, &mask, type, &t->mask));
   HARK_TRY(read_tensor(context, path, file, &forget, type, &t->forget));
+  HARK_TRY(read_tensor(context, path, file, &noise, type, &t->noise));
+  HARK_TRY(read_tensor(context, path, file, &dvariance, type, &t->dvariance));
+  HARK_TRY(read_tensor(context, path, file, &ddeterminant, type, &t->dlog_determinant));
   HARK_TRY(read_tensor(context, path, file, &log_kernel, type, &t->log_kernel));
   HARK_TRY(read_numbers(context, path, file, &lengths, &t->key_lengths, &t->key_lengths_bytes));
   HARK_TRY(check_lengths(context, path, t->key_lengths, batch, keys));
@@ -223,7 +232,7 @@ hark_status hark_attend_read(hark_context *context, const char *path, hark_atten
   return status;
 }
 
-#define RESULTS 15
+#define RESULTS 17
 
 /* The results that exist; returns their number. */
 static int64_t list_results(const hark_attend_tensors *t, hark_named_tensor out[RESULTS]) {
@@ -240,7 +249,9 @@ static int64_t list_results(const hark_attend_tensors *t, hark_named_tensor out[
                                           {.name = "drotary_rates", .tensor = &t->drotary_rates},
                                           {.name = "dsigma", .tensor = &t->dsigma},
                                           {.name = "variance", .tensor = &t->variance},
+                                          {.name = "log_determinant", .tensor = &t->log_determinant},
                                           {.name = "dridge", .tensor = &t->dridge},
+                                          {.name = "dnoise", .tensor = &t->dnoise},
                                           {.name = "dcontextual", .tensor = &t->dcontextual}};
   int64_t count = 0;
   for (size_t i = 0; i < RESULTS; i++)
@@ -388,6 +399,11 @@ void hark_attend_free(hark_context *context, hark_attend_tensors *t) {
                                   &t->sigma,
                                   &t->variance,
                                   &t->dridge,
+                                  &t->log_determinant,
+                                  &t->noise,
+                                  &t->dnoise,
+                                  &t->dvariance,
+                                  &t->dlog_determinant,
                                   &t->seen,
                                   &t->contextual,
                                   &t->dcontextual};

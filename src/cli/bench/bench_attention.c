@@ -7,8 +7,8 @@
  * forget gates; positions=N: contextual ones, of a table for all heads; stick: stick-breaking, and long: with logits of about -8, so that
  * no stick is used up before the last key; f64; bf16: products of dense attention in bf16; packed: q, k and v as [B, L, H, D]; forward: no
  * backward. hierarchical: N block (16), mean, first or exact queries (first when causal, else mean), sibling, linear, hbias (a table per
- * head). cme (kernel ridge, ridge 0.01): rbf unless exp, variance; a table of log G is constant. Operations are those of
- * hark_attention_plan_operations(); bytes count every operand once.
+ * head), grid=C (the rows are pixels of a picture with C columns). cme (kernel ridge, ridge 0.01): rbf unless exp, variance; a table of
+ * log G is constant. Operations are those of hark_attention_plan_operations(); bytes count every operand once.
  */
 #include <hark/attention.h>
 #include <math.h>
@@ -21,7 +21,7 @@
 #define LONG_LOGIT 8.0 /* its negative */
 
 typedef struct attention_case {
-  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions;
+  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions, grid;
   double dropout;
   bool causal, rbf, bias, mask, kernel, shared, directed, forget, twice, half, packed, forward_only, mean, first, exact, sibling, linear,
       hierarchical_bias, cme, exp, variance, stick, unbroken;
@@ -83,6 +83,7 @@ static hark_status read_case(hark_context *context, const char *text, attention_
       {.name = "window", .type = HARK_BENCH_WHOLE, .whole = &c->window},
       {.name = "positions", .type = HARK_BENCH_WHOLE, .whole = &c->positions},
       {.name = "N", .type = HARK_BENCH_WHOLE, .whole = &c->block},
+      {.name = "grid", .type = HARK_BENCH_WHOLE, .whole = &c->grid},
       {.name = "mean", .type = HARK_BENCH_FLAG, .flag = &c->mean},
       {.name = "first", .type = HARK_BENCH_FLAG, .flag = &c->first},
       {.name = "exact", .type = HARK_BENCH_FLAG, .flag = &c->exact},
@@ -125,15 +126,16 @@ static hark_status read_case(hark_context *context, const char *text, attention_
     if (c->window != 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': window=<n> belongs to cases 'window:...'", text);
     desc->structure = HARK_STRUCTURE_HIERARCHICAL;
     desc->hierarchy_block = c->block;
+    desc->grid_columns = c->grid;
     if (c->mean) desc->coarse_query = HARK_COARSE_QUERY_MEAN;
     if (c->first) desc->coarse_query = HARK_COARSE_QUERY_FIRST;
     if (c->exact) desc->coarse_query = HARK_COARSE_QUERY_EXACT;
     if (c->sibling) desc->partition = HARK_PARTITION_SIBLING;
     if (c->linear) desc->interpolation = HARK_INTERPOLATION_LINEAR;
     desc->has_hierarchical_bias = c->hierarchical_bias;
-  } else if (c->block != 0 || c->mean || c->first || c->exact || c->sibling || c->linear || c->hierarchical_bias) {
+  } else if (c->block != 0 || c->mean || c->first || c->exact || c->sibling || c->linear || c->hierarchical_bias || c->grid != 0) {
     return hark_fail(context, HARK_INVALID_ARGUMENT,
-                     "case '%s': N<n>, mean, first, exact, sibling, linear and hbias belong to cases 'hierarchical:...'", text);
+                     "case '%s': N<n>, mean, first, exact, sibling, linear, hbias and grid=<n> belong to cases 'hierarchical:...'", text);
   } else if (head == strlen("window") && memcmp(text, "window", head) == 0) {
     desc->structure = HARK_STRUCTURE_WINDOW;
     if (c->window == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': expected window=<n> among the words", text);

@@ -41,7 +41,7 @@ static hark_status run_pass(hark_context *context, step_work *work, uint64_t sam
 static hark_status run_step(hark_context *context, step_work *work) {
   const hark_config *config = work->config;
   const int64_t accumulate = config->train.accumulate, batch = config->train.batch;
-  const double weight = 1.0 / (double)(work->targets_of_batch * accumulate);
+  const double weight = 1.0 / (double)(hark_max(1, work->targets_of_batch) * accumulate);
   double loss = 0;
   const hark_share share = work->engine->sum.share;
   HARK_TRY(hark_group_agree(context, context->group, HARK_OK)); /* all processes begin together */
@@ -247,14 +247,28 @@ static int32_t random_below(uint64_t i, int32_t count) {
   return (int32_t)(hark_random_word(&stream, i) % (uint32_t)count);
 }
 
-/* Random windows: targets are the inputs shifted by one. */
+/* Masks tokens where the model predicts those; they replace the targets. */
+static bool masks(const step_work *work, int32_t vocabulary) {
+  return hark_architecture_of(work->config->model.architecture)->predicts_masked && vocabulary > HARK_TOKEN_RESERVED;
+}
+
+/* Random windows: targets are the inputs shifted by one, or masked tokens. */
 static hark_status make_windows(hark_context *context, step_work *work, int32_t vocabulary) {
+  const int64_t rows = work->config->train.batch, length = work->config->model.context;
   void *memory = NULL;
-  work->targets_of_batch = work->tokens = work->config->train.batch * work->config->model.context;
-  HARK_TRY(hark_allocate(context, (size_t)(work->tokens + 1) * sizeof(int32_t), &memory));
+  work->targets_of_batch = work->tokens = rows * length;
+  HARK_TRY(hark_allocate(context, (size_t)(2 * work->tokens) * sizeof(int32_t), &memory));
   work->inputs = memory;
-  work->targets = work->inputs + 1;
-  for (int64_t i = 0; i <= work->tokens; i++) work->inputs[i] = random_below((uint64_t)i, vocabulary);
+  work->targets = work->inputs + work->tokens;
+  for (int64_t i = 0; i < work->tokens; i++) {
+    work->inputs[i] = random_below((uint64_t)i, vocabulary);
+    work->targets[i] = random_below((uint64_t)i + 1, vocabulary);
+  }
+  if (!masks(work, vocabulary)) return HARK_OK;
+  const hark_masking masking = hark_config_masking(work->config, vocabulary, HARK_MASKING_TRAINING);
+  work->targets_of_batch = 0;
+  for (int64_t row = 0; row < rows; row++)
+    work->targets_of_batch += hark_mask_tokens(&masking, row, length, work->inputs + row * length, work->targets + row * length);
   return HARK_OK;
 }
 
@@ -282,6 +296,10 @@ static hark_status make_examples(hark_context *context, step_work *work, const h
   for (int64_t i = 0; i < batch->rows * task->responses; i++) batch->responses[i] = (float)random_below((uint64_t)i, 256) / 256;
   for (int64_t i = 0; i < 2 * batch->rows * task->parts; i++) batch->ranges[i] = (i + 1) / 2 * longest;
   batch->real = task->classes > 0 ? batch->rows : batch->tokens;
+  if (masks(work, task->vocabulary)) {
+    const hark_masking masking = hark_config_masking(work->config, task->vocabulary, HARK_MASKING_TRAINING);
+    hark_example_batch_mask(&masking, 0, task->parts, batch);
+  }
   work->tokens = batch->tokens;
   work->targets_of_batch = batch->real;
   return HARK_OK;
@@ -311,7 +329,7 @@ hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, 
   if (status == HARK_OK) status = task.parts > 0 ? make_examples(context, &work, &task) : make_windows(context, &work, vocabulary);
   if (status == HARK_OK) status = measure(context, machine, settings, &work, &result);
   if (status == HARK_OK) status = print(context, settings, config, &result);
-  hark_release(context, work.inputs, work.inputs != NULL ? (size_t)(work.tokens + 1) * sizeof(int32_t) : 0);
+  hark_release(context, work.inputs, work.inputs != NULL ? (size_t)(2 * work.tokens) * sizeof(int32_t) : 0);
   hark_example_room_close(context, &work.room);
   hark_engine_destroy(context, &work.engine);
   return status;

@@ -345,6 +345,16 @@ void hark_examples_close(hark_context *context, hark_examples **pointer) {
 
 const char *hark_examples_format(const hark_examples *examples) { return examples->format->name; }
 int hark_examples_parts(const hark_examples *examples) { return examples->format->parts; }
+
+int64_t hark_examples_most_targets(const hark_examples *examples) {
+  int64_t most = 0;
+  if (hark_examples_target_kind(examples) != HARK_TARGET_TOKENS) return 0;
+  for (int split = 0; split < HARK_SPLIT_ALL; split++) {
+    const hark_example_entry *const entries = examples->entries[split].items;
+    for (int64_t i = 0; i < examples->entries[split].count; i++) most = hark_max(most, entries[i].target_count);
+  }
+  return most;
+}
 hark_example_target_kind hark_examples_target_kind(const hark_examples *examples) { return examples->format->target_kind; }
 int32_t hark_examples_vocabulary_size(const hark_examples *examples) { return HARK_TOKEN_RESERVED + examples->shape.symbols; }
 int32_t hark_examples_classes(const hark_examples *examples) { return examples->shape.classes; }

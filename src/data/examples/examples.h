@@ -68,6 +68,8 @@ const char *hark_examples_format_summary(int index);
 const char *hark_examples_format(const hark_examples *examples);
 /* Number of sequences of an example: 1 or 2. */
 int hark_examples_parts(const hark_examples *examples);
+/* The most targets at tokens of an example, in all splits; 0 where targets are of another kind. */
+int64_t hark_examples_most_targets(const hark_examples *examples);
 hark_example_target_kind hark_examples_target_kind(const hark_examples *examples);
 /* Number of tokens, including the reserved ones: every token is in [HARK_TOKEN_RESERVED, size). */
 int32_t hark_examples_vocabulary_size(const hark_examples *examples);

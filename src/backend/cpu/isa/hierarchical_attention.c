@@ -28,6 +28,8 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
     reason = "normalisation is not softmax";
   else if (desc->type != HARK_F32)
     reason = "type is not f32";
+  else if (desc->grid_columns != 0)
+    reason = "grid_columns is not 0";
   else if (desc->coarse_query == HARK_COARSE_QUERY_EXACT && (desc->has_hierarchical_bias || desc->has_log_kernel))
     reason = "coarse_query is exact with has_hierarchical_bias or has_log_kernel";
   else if (desc->head_dim > INT32_MAX / HARK_TILE_QUERIES || desc->value_dim > INT32_MAX / HARK_TILE_QUERIES)

@@ -79,18 +79,10 @@ static void add_squares(const float *z, float *squares) {
 
 /* var = kappa(q, q) G(0) - explained, scaled back; false, with a record, if kappa(q, q) is out of range. */
 static bool store_variance(const ridge_tiles *h, int64_t row, int count, const float *explained) {
-  const hark_attention_args *args = h->run->args;
-  float *out =
-      (float *)args->variance.data + (h->sequence->item * h->desc->heads + h->head) * args->query.shape[2] + h->sequence->query_row + row;
+  float *out = ridge_statistic(h, &h->run->args->variance, row);
   for (int r = 0; r < count; r++) {
-    double own = 0;
-    for (int c = 0; !h->rbf && c < (int)h->desc->head_dim; c++) own += (double)h->query_rows[r * h->dp + c] * h->query_rows[r * h->dp + c];
-    if (!h->rbf) own = h->is.scale * own - h->is.shift;
-    if (h->desc->has_log_kernel) own += (double)((const float *)args->log_kernel.data)[h->head * args->log_kernel.stride[0]];
-    if (!(own <= hark_ridge_exponent_limit(HARK_F32))) {
-      hark_ridge_trouble(h->record, h->system, HARK_RIDGE_QUERY_RANGE, h->sequence->query_row + row + r, own);
-      return false;
-    }
+    double own;
+    if (!HARK_ISA(hark_cpu_ridge_own)(h, row, r, &own)) return false;
     out[r] = (float)(hark_larger(exp(own) - (double)explained[r], 0) * exp(h->is.shift));
   }
   return true;
@@ -122,6 +114,20 @@ static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
   return args->variance.type == HARK_NONE || store_variance(h, row, count, explained);
 }
 
+/* 2 sum of log U_ii over the keys that a row sees, one more row after the other. Kernels were divided by e^shift. */
+static void store_determinants(const ridge_tiles *h) {
+  float *out = ridge_statistic(h, &h->run->args->log_determinant, 0);
+  double sum = 0;
+  int64_t key = 0;
+  for (int64_t row = 0; row < h->sequence->query_count; row++) {
+    for (const int64_t end = ridge_seen_keys(h, row); key < end; key++) {
+      const int64_t tile = key / HARK_RIDGE_TILE, at = key % HARK_RIDGE_TILE;
+      if (h->seen[key] != 0) sum += 2 * log((double)h->factor[ridge_tile(h, tile, tile) + at * (HARK_RIDGE_TILE + 1)]) + h->is.shift;
+    }
+    out[row] = (float)sum;
+  }
+}
+
 typedef struct forward_task {
   const hark_attention_call *run;
   ridge_workspace memory;
@@ -145,6 +151,7 @@ static void forward_head(void *data, int64_t index, int worker) {
   const bool down = goes_down(task->run);
   ridge_tiles h;
   if (!HARK_ISA(hark_cpu_ridge_begin)(task->shared, task->run, &task->memory, index / desc->heads, index % desc->heads, worker, &h)) return;
+  if (task->run->args->log_determinant.type != HARK_NONE) store_determinants(&h);
   if (!down) HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp);
   if (h.context != NULL) {
     hark_parallel_for(h.context, hark_ceil_div(h.sequence->query_count, HARK_RIDGE_TILE), forward_part, &h);
@@ -166,7 +173,7 @@ static int print(const hark_attention_plan *plan, char *text, size_t size) {
   const int64_t tiles = hark_ceil_div(plan->desc.key_length, HARK_RIDGE_TILE);
   const int64_t triangle = tiles * (tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS * (int64_t)sizeof(float);
   return snprintf(text, size, "tiles of %d x %d, lanes %d, %d workers, a triangle of %" PRId64 " bytes a worker, %s in the backward",
-                  HARK_RIDGE_TILE, HARK_RIDGE_TILE, HARK_LANES, plan->workers, triangle, plan->desc.causal ? "two" : "one");
+                  HARK_RIDGE_TILE, HARK_RIDGE_TILE, HARK_LANES, plan->workers, triangle, ridge_by_panels(&plan->desc) ? "two" : "one");
 }
 
 extern const hark_attention_algorithm HARK_ISA(hark_cpu_kernel_ridge);

@@ -4,10 +4,14 @@
  *     dalpha = kappa(K, Q) dY,  dV = M^-1 dalpha,  dkappa(K, Q) = alpha dY',  -2 dM = dV alpha' + alpha dV'
  * Causal, for a panel of 64 queries at a time, hidden entries of z and of X dY' are zero:
  *     z = U'^-1 kappa(K, Q),  w = U^-1 z,  dkappa(K, Q) = db = U^-1 (X dY'),  dV += w dY,  -2 dM += w db' + db w'
+ * With D the diagonal matrix of dvariance, causal or not, also by panels (not causal: nothing is hidden):
+ *     db = U^-1 (X dY' - z D),  -2 dM += w db' + db w',  dkappa(K, Q) = db - w D,  dkappa(q, q) = D
+ * With g_i the sum of dlog_determinant over the rows that see key i:
+ *     dM += U^-1 diag(g) U'^-1, for 64 keys at a time: w = U^-1 of their unit vectors, db = - w diag(g),  -2 dM += w db' + db w'
  * Then, with s the exponent of kappa = exp(s) and ds = dkappa kappa,
  *     exp: dq = scale sum ds k, dk = scale sum ds q;   rbf: dq = scale sum ds (k - q), dk = scale sum ds (q - k),  scale = 1 / sigma^2
- *     dlogG[t] = sum of ds at distance t;   dlambda = trace dM;   dsigma = -(<q, dq> + <k, dk>) / sigma, s being of degree -2 in sigma and
- *     of degree 2 in (q, k);   unit: dx0 = (dx - x (x . dx)) / |x0|
+ *     dlogG[t] = sum of ds at distance t;   dlambda = trace dM;   dnoise = diagonal of dM;   dsigma = -(<q, dq> + <k, dk>) / sigma, s being
+ *     of degree -2 in sigma and of degree 2 in (q, k);   unit: dx0 = (dx - x (x . dx)) / |x0|
  * Pieces of work are key heads over slices of sequences (ridge_terms.h): every element is written by one piece, in one order.
  * Cost: causal, in addition to the forward's factor and panel: 2 p^2 multiply-adds for a query that sees p keys. Sources: kernel-ridge.md.
  */
@@ -20,7 +24,7 @@ static void clear(float *x, int64_t count) { memset(x, 0, (size_t)count * sizeof
 static void read_dout(const ridge_tiles *h, int64_t row, int count) {
   const int dv = (int)h->desc->value_dim;
   clear(h->dout_rows, (int64_t)HARK_RIDGE_TILE * h->dvp);
-  for (int r = 0; r < count; r++)
+  for (int r = 0; r < count && h->run->args->dout.type != HARK_NONE; r++)
     hark_pack_rows(ridge_row(&h->run->args->dout, h->sequence, h->head, h->sequence->query_row + row + r), 0, 1, dv, h->dvp, 1.0f,
                    h->dout_rows + (ptrdiff_t)r * h->dvp);
   hark_pack_transposed(h->dout_rows, h->dvp, HARK_RIDGE_TILE, dv, 1.0f, h->dout_lanes);
@@ -103,6 +107,8 @@ typedef struct panel {
   double *partial;
   ridge_side side;
   double along; /* <q, dq> + <k, dk> of pairs whose gradients come from differences */
+  bool has_dvariance;
+  float dvariance[HARK_RIDGE_TILE]; /* times e^shift, by which the variance was multiplied */
 } panel;
 
 /* ds of a tile with zeros for pairs in `apart`, whose gradients come from differences; in `copy` if the tile is loose. */
@@ -275,7 +281,11 @@ static void full_keys(void *data, int64_t tile, int worker) {
 }
 
 static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, double *along) {
-  panel at = {h, row + h->sequence->offset, h->tiles, partial, HARK_ISA(hark_cpu_ridge_query_side)(h, row, count), 0};
+  panel at = {.h = h,
+              .first = row + h->sequence->offset,
+              .tiles = h->tiles,
+              .partial = partial,
+              .side = HARK_ISA(hark_cpu_ridge_query_side)(h, row, count)};
   if (!take_queries(h, row, count)) return false;
   run_all(h, h->tiles, full_keys, &at);
   give_all_queries(&at);
@@ -283,7 +293,48 @@ static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, d
   return true;
 }
 
-/* ---- causal ---- */
+/* ---- causal, and with dvariance ---- */
+
+/* Rows [row, row + count) of dvariance. */
+static void read_dvariance(panel *at, int64_t row, int count) {
+  const ridge_tiles *h = at->h;
+  const hark_tensor *given = &h->run->args->dvariance;
+  at->has_dvariance = given->type != HARK_NONE;
+  if (!at->has_dvariance) return;
+  const float *from = ridge_statistic(h, given, row);
+  for (int r = 0; r < HARK_RIDGE_TILE; r++) at->dvariance[r] = r < count ? (float)((double)from[r] * exp(h->is.shift)) : 0;
+}
+
+/* db -= z D over the rows of a tile. */
+HARK_SIMD_NOINLINE void less_variance(const panel *at, int64_t tile) {
+  const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
+  float *z = at->h->pair + tile * HARK_RIDGE_TILE * row;
+  for (int i = 0; i < HARK_RIDGE_TILE; i++, z += row)
+    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+      float *db = z + HARK_RIDGE_TILE + lane;
+      vf_store(db, vf_load(db) - vf_load(z + lane) * vf_load(at->dvariance + lane));
+    }
+}
+
+static void causal_variance(void *data, int64_t tile, int worker) {
+  (void)worker;
+  less_variance(data, tile);
+}
+
+/* The gradients of kappa(q, q) G(0); false, with a record, if one is out of range. */
+static bool give_own(const panel *at, int64_t row, int count) {
+  const ridge_tiles *h = at->h;
+  for (int r = 0; r < count && at->has_dvariance; r++) {
+    double own;
+    if (!HARK_ISA(hark_cpu_ridge_own)(h, row, r, &own)) return false;
+    const double ds = (double)at->dvariance[r] * exp(own);
+    const float *query = h->query_rows + (ptrdiff_t)r * h->dp;
+    float *dquery = h->dquery + (ptrdiff_t)r * h->dp;
+    for (int c = 0; !h->rbf && c < (int)h->desc->head_dim; c++) dquery[c] += (float)(2 * ds * (double)query[c]);
+    if (h->desc->has_log_kernel) at->partial[2] += ds;
+  }
+  return true;
+}
 
 /* z and dz of a panel, in h->pair: [n][128], z next to dz. */
 static void fill_z(const panel *at, int lane, int width) {
@@ -295,7 +346,7 @@ static void fill_z(const panel *at, int lane, int width) {
     float *z = h->pair + key * row + lane;
     for (int i = 0; i < HARK_RIDGE_TILE; i++) memcpy(z + i * row, kernel + i * HARK_RIDGE_TILE, (size_t)width * sizeof *z);
     HARK_ISA(hark_cpu_ridge_solve_rows)(h, tile, h->pair + lane, row, width, ridge_above(h, tile, at->first + lane));
-    HARK_ISA(hark_cpu_ridge_hide)(tile, at->first + lane, z, row, width);
+    if (h->desc->causal) HARK_ISA(hark_cpu_ridge_hide)(tile, at->first + lane, z, row, width);
   }
 }
 
@@ -308,7 +359,7 @@ static void causal_fill(void *data, int64_t tile, int worker) {
   (void)worker;
   fill_kernels(at, tile);
   product_of_rows(h, h->solved + key * h->dvp, h->dout_lanes, false, dz, row);
-  HARK_ISA(hark_cpu_ridge_hide)(tile, at->first, dz, row, HARK_RIDGE_TILE);
+  if (h->desc->causal) HARK_ISA(hark_cpu_ridge_hide)(tile, at->first, dz, row, HARK_RIDGE_TILE);
 }
 
 static void causal_z(void *data, int64_t index, int worker) {
@@ -360,25 +411,66 @@ static void causal_keys(void *data, int64_t tile, int worker) {
                                 .depth = HARK_RIDGE_TILE,
                                 .width = h->dvp};
   hark_ridge_add(&p);
+  if (at->has_dvariance) less_variance(at, tile); /* dM has been summed: from db to dkappa(K, Q) */
   give_keys(at, h, tile, w + HARK_RIDGE_TILE, pair_row);
 }
 
 static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial, double *along) {
-  panel at = {
-      h, row + h->sequence->offset, ridge_seen_tiles(h, row + count - 1), partial, HARK_ISA(hark_cpu_ridge_query_side)(h, row, count), 0};
+  panel at = {.h = h,
+              .first = row + h->sequence->offset,
+              .tiles = ridge_seen_tiles(h, row + count - 1),
+              .partial = partial,
+              .side = HARK_ISA(hark_cpu_ridge_query_side)(h, row, count)};
   const ptrdiff_t pair_row = 2 * HARK_RIDGE_TILE;
   if (!take_queries(h, row, count)) return false;
+  read_dvariance(&at, row, count);
   run_all(h, at.tiles, causal_fill, &at);
   if (h->context != NULL)
     hark_parallel_for(h->context, HARK_RIDGE_TILE / RIDGE_BLOCK_LANES, causal_z, &at);
   else
     fill_z(&at, 0, HARK_RIDGE_TILE);
+  if (at.has_dvariance) run_all(h, at.tiles, causal_variance, &at);
   HARK_ISA(hark_cpu_ridge_solve_back)(h, at.tiles, h->pair, pair_row, (int)pair_row);
   run_all(h, at.tiles, causal_matrix, &at);
   run_all(h, at.tiles, causal_keys, &at);
   give_all_queries(&at);
+  if (!give_own(&at, row, count)) return false;
   *along += store_queries(h, row, count) + h->is.scale * at.along;
   return true;
+}
+
+/* ---- the determinant ---- */
+
+/* w = U^-1 of the unit vectors of a tile's keys, and db = -w diag(g), in h->pair. */
+static void fill_units(const ridge_tiles *h, int64_t tile, const float *sums) {
+  const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
+  const int64_t rows = (tile + 1) * HARK_RIDGE_TILE;
+  clear(h->pair, rows * row);
+  for (int i = 0; i < HARK_RIDGE_TILE; i++) h->pair[(tile * HARK_RIDGE_TILE + i) * row + i] = 1;
+  HARK_ISA(hark_cpu_ridge_solve_back)(h, tile + 1, h->pair, row, HARK_RIDGE_TILE);
+  for (int64_t i = 0; i < rows; i++)
+    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+      float *w = h->pair + i * row + lane;
+      vf_store(w + HARK_RIDGE_TILE, vf_zero() - vf_load(w) * vf_load(sums + lane));
+    }
+}
+
+/* Adds the contribution of dlog_determinant to dM, from the last keys, which the fewest rows see, to the first ones. */
+static void determinant_gradients(const ridge_tiles *h) {
+  const float *given = ridge_statistic(h, &h->run->args->dlog_determinant, 0);
+  double sum = 0;
+  int64_t row = h->sequence->query_count;
+  for (int64_t tile = h->tiles - 1; tile >= 0; tile--) {
+    float sums[HARK_RIDGE_TILE] = {0};
+    panel at = {.h = h, .tiles = tile + 1};
+    for (int i = HARK_RIDGE_TILE - 1; i >= 0; i--) {
+      const int64_t key = tile * HARK_RIDGE_TILE + i;
+      while (row > 0 && ridge_seen_keys(h, row - 1) > key) sum += (double)given[--row];
+      sums[i] = h->seen[key] != 0 ? (float)sum : 0;
+    }
+    fill_units(h, tile, sums);
+    run_all(h, tile + 1, causal_matrix, &at);
+  }
 }
 
 /* ---- both ---- */
@@ -441,6 +533,8 @@ static double matrix_gradients(const ridge_tiles *h, double *partial) {
   run_all(h, h->tiles, matrix_column, &at);
   run_all(h, h->tiles, matrix_keys, &at);
   for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) trace -= 0.5 * (double)h->reciprocal[i]; /* half of the diagonal of 2 dM */
+  for (int64_t i = 0; i < h->keys; i++)
+    if (h->seen[i] != 0) hark_ridge_give_noise(h->run->args, h->sequence, h->head, i, &h->is, -0.5 * (double)h->reciprocal[i]);
   for (int64_t j = 0; j < h->tiles && h->desc->has_log_kernel; j++)
     for (int64_t i = 0; i <= j; i++)
       pass_distances(h, h->factor + ridge_tile(h, i, j), (j - i) * HARK_RIDGE_TILE, i == j ? 0.5 : 1, partial);
@@ -458,7 +552,7 @@ typedef struct backward_task {
 static void backward_head(const backward_task *task, int64_t sequence, int64_t head, bool first, int worker, double *partial) {
   ridge_tiles h;
   if (!HARK_ISA(hark_cpu_ridge_begin)(task->shared, task->run, &task->memory, sequence, head, worker, &h)) return;
-  const bool causal = h.desc->causal;
+  const bool by_panels = ridge_by_panels(h.desc);
   const int64_t keys = h.tiles * HARK_RIDGE_TILE;
   clear(h.dkeys, keys * h.dp);
   clear(h.dvalues, keys * h.dvp);
@@ -466,16 +560,17 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
   if (h.rbf) clear(h.apart_dkeys, keys * h.dp);
   if (h.rbf) memset(h.apart_along, 0, (size_t)h.tiles * sizeof *h.apart_along);
   clear(h.distances, (int64_t)2 * HARK_RIDGE_TILE);
-  if (causal)
+  if (by_panels)
     clear(h.matrix, h.tiles * (h.tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS);
   else
     HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp);
   double along = 0;
   for (int64_t row = 0; row < h.sequence->query_count && !hark_cancel_now(task->memory.context); row += HARK_RIDGE_TILE) {
     const int count = (int)hark_min(HARK_RIDGE_TILE, h.sequence->query_count - row);
-    if (!(causal ? causal_tile : full_tile)(&h, row, count, partial, &along)) return;
+    if (!(by_panels ? causal_tile : full_tile)(&h, row, count, partial, &along)) return;
   }
-  if (!causal) {
+  if (h.run->args->dlog_determinant.type != HARK_NONE) determinant_gradients(&h);
+  if (!by_panels) {
     HARK_ISA(hark_cpu_ridge_solve)(&h, h.tiles, h.dvalues, h.dvp, h.dvp);
     HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.dvalues, h.dvp, h.dvp);
     turn_tiles(&h, h.solved, h.lanes_solved);

@@ -216,8 +216,10 @@ static bool one_row(const hark_ridge_decode *d, int64_t row) {
   solve_two(d, n, r, z);
   float rr, rz;
   two_products(r, z, n, &rr, &rz);
-  const double diagonal = (double)r[n] + d->parameters.lambda;
-  const double pivot = hark_ridge_pivot(d->record, d->head, n, diagonal - (double)rr, diagonal, d->parameters.lambda, HARK_RIDGE_PIVOT_F32);
+  double added;
+  if (!hark_ridge_decode_added(d, row, &added)) return false;
+  const double diagonal = (double)r[n] + added;
+  const double pivot = hark_ridge_pivot(d->record, d->head, n, diagonal - (double)rr, diagonal, added, HARK_RIDGE_PIVOT_F32);
   if (d->record->kind != HARK_RIDGE_FINE) return false;
   float *to = factor_row(d, n), *u = solved_of(d) + n * d->solved_step;
   r[n] = (float)sqrt(pivot);
@@ -343,8 +345,11 @@ static bool fill_block(const hark_ridge_decode *d, const block *b) {
 /* X <- R^-1 X, band after band, and the new rows of R. */
 static bool solve_block(const hark_ridge_decode *d, const block *b) {
   const int64_t n = b->n, m = n + b->count;
-  double diagonal[HARK_RIDGE_DECODE_BLOCK];
-  for (int64_t r = 0; r < b->count; r++) diagonal[r] = (double)b->x[(n + r) * COLUMNS + r] + d->parameters.lambda;
+  double diagonal[HARK_RIDGE_DECODE_BLOCK], added[HARK_RIDGE_DECODE_BLOCK];
+  for (int64_t r = 0; r < b->count; r++) {
+    if (!hark_ridge_decode_added(d, b->row + r, &added[r])) return false;
+    diagonal[r] = (double)b->x[(n + r) * COLUMNS + r] + added[r];
+  }
   for (int64_t first = 0; first < m; first += HARK_RIDGE_BAND) {
     const int64_t end = hark_min(first + HARK_RIDGE_BAND, m), old = hark_max(first, hark_min(end, n)), step = hark_ridge_decode_step(first);
     const float *band = factor_row(d, first);
@@ -371,8 +376,8 @@ static bool solve_block(const hark_ridge_decode *d, const block *b) {
         hark_ridge_row_less(x, b->x + k * COLUMNS, i < n ? band[(i - first) * step + k] : b->x[k * COLUMNS + (i - n)], COLUMNS);
       float own = i < n ? band[(i - first) * step + i] : 0;
       if (i >= n) {
-        const double pivot = hark_ridge_pivot(d->record, d->head, i, (double)x[i - n] + d->parameters.lambda, diagonal[i - n],
-                                              d->parameters.lambda, HARK_RIDGE_PIVOT_F32);
+        const double pivot =
+            hark_ridge_pivot(d->record, d->head, i, (double)x[i - n] + added[i - n], diagonal[i - n], added[i - n], HARK_RIDGE_PIVOT_F32);
         if (d->record->kind != HARK_RIDGE_FINE) return false;
         own = (float)sqrt(pivot);
       }

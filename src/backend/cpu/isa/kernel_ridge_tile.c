@@ -49,12 +49,13 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   const int64_t dp = (int)hark_padded(desc->head_dim), dvp = (int)hark_padded(desc->value_dim), d = desc->head_dim, dv = desc->value_dim;
   const bool rbf = desc->kernel == HARK_KERNEL_RBF;
   const int64_t apart = (int64_t)(sizeof(ridge_apart) / sizeof(float));
-  const bool causal_backward = backward && desc->causal, full_backward = backward && !desc->causal;
+  const bool by_panels = backward && ridge_by_panels(desc), full_backward = backward && !by_panels;
   carver c = {memory, 0};
   h->dp = (int)dp;
   h->dvp = (int)dvp;
   h->factor = carve(&c, true, triangle);
   h->reciprocal = carve(&c, true, keys);
+  h->added = carve(&c, desc->has_noise != 0, keys);
   h->key_rows = carve(&c, true, keys * dp);
   h->key_lanes = carve(&c, true, keys * d);
   h->key_squares = carve(&c, true, keys);
@@ -69,10 +70,10 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->query_lanes = carve(&c, true, lanes * d);
   h->query_squares = carve(&c, true, lanes);
   h->sums = carve(&c, !backward, lanes * dvp);
-  h->matrix = carve(&c, causal_backward, triangle);
+  h->matrix = carve(&c, by_panels, triangle);
   h->kernels = carve(&c, backward, keys * lanes);
-  h->pair = carve(&c, causal_backward, 2 * keys * lanes);
-  h->turned = carve(&c, causal_backward, 2 * HARK_RIDGE_TILE_FLOATS);
+  h->pair = carve(&c, by_panels, 2 * keys * lanes);
+  h->turned = carve(&c, by_panels, 2 * HARK_RIDGE_TILE_FLOATS);
   h->work = carve(&c, full_backward, HARK_RIDGE_TILE_FLOATS);
   h->dout_rows = carve(&c, backward, lanes * dvp);
   h->dout_lanes = carve(&c, backward, lanes * dv);
@@ -249,6 +250,17 @@ static bool read_keys(ridge_tiles *h) {
   return true;
 }
 
+static bool read_noise(const ridge_tiles *h) {
+  for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) {
+    double added = 0;
+    if (h->seen[i] != 0 && !hark_ridge_added(&h->is, HARK_F32, hark_ridge_noise(h->run->args, h->sequence, h->head, i), h->system,
+                                             h->sequence->key_row + i, h->record, &added))
+      return false;
+    h->added[i] = (float)added;
+  }
+  return true;
+}
+
 /* The exponent of two rows at a distance, in double. Only for exp, whose rows are stored as given. */
 static double exponent(const ridge_tiles *h, const float *x, const float *y, int64_t distance) {
   double product = 0, square = 0;
@@ -319,6 +331,19 @@ bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count) {
   set_far(far_rows, h->query_squares);
   if (h->rbf) HARK_ISA(hark_cpu_ridge_place)(h, &h->query_places, 0, NULL, h->query_squares, count);
   return true;
+}
+
+bool HARK_ISA(hark_cpu_ridge_own)(const ridge_tiles *h, int64_t row, int r, double *out) {
+  const hark_attention_args *args = h->run->args;
+  const float *query = h->query_rows + (ptrdiff_t)r * h->dp;
+  double own = 0;
+  for (int c = 0; !h->rbf && c < (int)h->desc->head_dim; c++) own += (double)query[c] * query[c];
+  if (!h->rbf) own = h->is.scale * own - h->is.shift;
+  if (h->desc->has_log_kernel) own += (double)((const float *)args->log_kernel.data)[h->head * args->log_kernel.stride[0]];
+  *out = own;
+  if (own <= hark_ridge_exponent_limit(HARK_F32)) return true;
+  hark_ridge_trouble(h->record, h->system, HARK_RIDGE_QUERY_RANGE, h->sequence->query_row + row + r, own);
+  return false;
 }
 
 /* kappa from products: 2^(product - squares), with the table. */
@@ -415,9 +440,10 @@ static void factor_diagonal(const ridge_tiles *h, int64_t tile) {
     for (int i = g; i < g + HARK_RIDGE_GROUP; i++) {
       const int64_t key = tile * HARK_RIDGE_TILE + i;
       float *row = c + i * HARK_RIDGE_TILE;
+      const double added = h->added != NULL ? (double)h->added[key] : h->is.lambda;
       const double pivot = h->seen[key] == 0 ? 1
                                              : hark_ridge_pivot(h->record, h->system, h->sequence->key_row + key, (double)row[i],
-                                                                (double)h->reciprocal[key], h->is.lambda, HARK_RIDGE_PIVOT_F32);
+                                                                (double)h->reciprocal[key], added, HARK_RIDGE_PIVOT_F32);
       const int lane = i / HARK_LANES * HARK_LANES;
       h->reciprocal[key] = (float)(1 / sqrt(pivot));
       hark_ridge_row_times(row + lane, h->reciprocal[key], HARK_RIDGE_TILE - lane);
@@ -435,7 +461,7 @@ static void fill_tile(const ridge_tiles *h, int64_t i, int64_t j) {
   for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) {
     const int64_t key = i * HARK_RIDGE_TILE + r;
     float *entry = c + r * (HARK_RIDGE_TILE + 1);
-    *entry = h->seen[key] == 0 ? 1.0f : *entry + (float)h->is.lambda;
+    *entry = h->seen[key] == 0 ? 1.0f : *entry + (h->added != NULL ? h->added[key] : (float)h->is.lambda);
     h->reciprocal[key] = *entry;
   }
 }
@@ -662,7 +688,7 @@ bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_
   h->scale2 = (float)(h->is.scale * (double)HARK_LOG2_E);
   h->shift2 = (float)(h->is.shift * (double)HARK_LOG2_E);
   if (desc->has_log_kernel) h->table = mirror_table(h);
-  if (!read_keys(h) || !keys_in_range(h)) return false;
+  if (!read_keys(h) || (h->added != NULL && !read_noise(h)) || !keys_in_range(h)) return false;
   factorise(h);
   return record->system != h->system && !hark_cancel_now(memory->context); /* a pivot is not finite */
 }

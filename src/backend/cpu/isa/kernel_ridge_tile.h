@@ -1,6 +1,6 @@
 /* kernel_ridge_tile.h - one head of one sequence of kernel ridge attention in tiles: its memory, its kernels, its factor.
  *
- *     M = kappa(K, K) + lambda I = U'U,   X = U'^-1 V
+ *     M = kappa(K, K) + lambda I + diag(noise) = U'U,   X = U'^-1 V
  *
  * Keys are padded to whole tiles. A padded or masked key is a row of zeros whose kernels are zero and whose diagonal entry is one: it has
  * no effect. Tiles of kernels are [keys][lanes]; lanes are keys or queries. Legend: n keys, padded to `tiles` tiles; d head_dim, dv
@@ -61,6 +61,7 @@ typedef struct ridge_tiles {
 
   float *factor, *reciprocal;  /* upper tiles; 1 / diagonal */
   float *key_rows, *key_lanes; /* [n][dp]; scale2 times that, per tile [d][64]; likewise queries */
+  float *added;                /* [n]: lambda and the key's noise; NULL without noise */
   float *key_squares, *seen;   /* [n]: scale2 / 2 |k|^2 with rbf; 1 or 0 */
   float *centre;               /* [dp]: the first visible key, which has been subtracted from keys and queries */
   bool splits;                 /* only from those that are nearer to it than to zero */
@@ -71,9 +72,9 @@ typedef struct ridge_tiles {
   float *query_rows, *query_lanes, *query_squares;
   float *sums; /* forward: [64][dvp] */
   /* backward */
-  float *matrix;         /* upper tiles of -2 dM; causal */
-  float *kernels, *pair; /* [n][64]: kappa(K, Q), then ds; [n][128]: z and db, causal */
-  float *turned, *work;  /* causal: [128][64]; full: a tile */
+  float *matrix;         /* upper tiles of -2 dM; by panels */
+  float *kernels, *pair; /* [n][64]: kappa(K, Q), then ds; [n][128]: z and db, by panels */
+  float *turned, *work;  /* by panels: [128][64]; full: a tile */
   float *dout_rows, *dout_lanes, *dquery;
   float *dkeys, *dvalues, *key_sums;       /* [n][dp], [n][dvp], [n]: sums of dkappa kappa by key */
   float *query_sums, *distances;           /* [64]; [128]: sums by distance in a tile */
@@ -82,6 +83,12 @@ typedef struct ridge_tiles {
   float *apart_dquery, *apart_dkeys;       /* rbf: contributions of such pairs, [64][dp], [n][dp] */
   double *apart_along;                     /* rbf: -sum of ds |x - y|^2 of such pairs of keys, by tile */
 } ridge_tiles;
+
+/* True if the backward computes dM panel by panel of queries, as it must when causal: queries have separate systems. Variances and
+ * determinants have their own contributions to dM too. Otherwise dM comes from alpha and dV alone. */
+static inline bool ridge_by_panels(const hark_attention_desc *desc) {
+  return desc->causal || desc->has_dvariance != 0 || desc->has_dlog_determinant != 0;
+}
 
 /* Sets the arrays of h for a descriptor, from `memory` on (NULL: only counts); returns the number of floats. */
 size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool backward, float *memory, ridge_tiles *h);
@@ -123,6 +130,9 @@ void HARK_ISA(hark_cpu_ridge_gram)(const ridge_tiles *h, const ridge_side *side,
                                    ridge_apart *apart);
 /* Kernels of two tiles of keys, first <= second. */
 void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int64_t second, float *out, ridge_apart *apart);
+/* The exponent of kappa(q, q) G(0) of the query in row r of the panel, which starts at row `row` of the sequence; false, with a record, if
+ * it is out of range. */
+bool HARK_ISA(hark_cpu_ridge_own)(const ridge_tiles *h, int64_t row, int r, double *out);
 ridge_side HARK_ISA(hark_cpu_ridge_query_side)(const ridge_tiles *h, int64_t row, int count);
 ridge_side HARK_ISA(hark_cpu_ridge_key_side)(const ridge_tiles *h, int64_t tile);
 
@@ -156,17 +166,23 @@ static inline ptrdiff_t ridge_tile(const ridge_tiles *h, int64_t i, int64_t j) {
   return (ptrdiff_t)(i * h->tiles - i * (i - 1) / 2 + (j - i)) * HARK_RIDGE_TILE_FLOATS;
 }
 
-/* Tiles of keys that queries up to `row` of the sequence see. */
+/* Keys, with masked ones, and tiles of keys that queries up to `row` of the sequence see. */
+static inline int64_t ridge_seen_keys(const ridge_tiles *h, int64_t row) {
+  return h->desc->causal ? hark_max(0, hark_min(h->keys, row + h->sequence->offset + 1)) : h->keys;
+}
 static inline int64_t ridge_seen_tiles(const ridge_tiles *h, int64_t row) {
-  if (!h->desc->causal) return h->tiles;
-  const int64_t keys = hark_max(0, hark_min(h->keys, row + h->sequence->offset + 1));
-  return hark_ceil_div(keys, HARK_RIDGE_TILE);
+  return hark_ceil_div(ridge_seen_keys(h, row), HARK_RIDGE_TILE);
 }
 
 /* Queries from position `first` on see row i of a tile of keys in lanes from i - above on. HARK_RIDGE_TILE: all lanes see it. */
 static inline int ridge_above(const ridge_tiles *h, int64_t tile, int64_t first) {
   const int64_t above = first - tile * HARK_RIDGE_TILE;
   return h->desc->causal && above < HARK_RIDGE_TILE - 1 ? (int)hark_max(above, -HARK_RIDGE_TILE) : HARK_RIDGE_TILE;
+}
+
+/* Rows from `row` of the sequence on of variance and other tensors [B, H, Lq]. */
+static inline float *ridge_statistic(const ridge_tiles *h, const hark_tensor *tensor, int64_t row) {
+  return (float *)tensor->data + (h->sequence->item * h->desc->heads + h->head) * tensor->shape[2] + h->sequence->query_row + row;
 }
 
 static inline float *ridge_row(const hark_tensor *tensor, const hark_attention_sequence *s, int64_t head, int64_t row) {

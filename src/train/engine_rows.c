@@ -1,0 +1,69 @@
+/* engine_rows.c - see engine_rows.h. */
+#include "train/engine_rows.h"
+
+#include <inttypes.h>
+
+#include "backend/backend.h"
+#include "data/corpora/batches.h" /* HARK_TARGET_IGNORED */
+#include "models/packed_batch.h"
+
+hark_status hark_engine_rows_open(hark_context *context, int64_t tokens, bool memory, hark_engine_rows *out) {
+  const int64_t most = hark_max(1, hark_engine_rows_most(tokens));
+  void *host = NULL;
+  *out = (hark_engine_rows){.bytes = 2 * (size_t)most * sizeof *out->host};
+  HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 1, &most, &out->index));
+  if (!memory) return HARK_OK;
+  HARK_TRY(hark_allocate(context, out->bytes, &host));
+  out->host = host;
+  return HARK_OK;
+}
+
+void hark_engine_rows_close(hark_context *context, hark_engine_rows *rows) {
+  hark_tensor_destroy(context, &rows->index);
+  if (rows->host != NULL) hark_release(context, rows->host, rows->bytes);
+  *rows = (hark_engine_rows){0};
+}
+
+void hark_engine_rows_assume(hark_engine_rows *rows, int64_t count) {
+  rows->count = rows->index.type != HARK_NONE ? count : 0;
+  if (rows->count > 0) rows->now = hark_tensor_front(&rows->index, 1, &rows->count);
+}
+
+hark_status hark_engine_rows_find(hark_context *context, hark_engine_rows *rows, const int32_t *targets, int64_t count) {
+  const int64_t most = hark_engine_rows_most(count);
+  int64_t found = 0;
+  hark_engine_rows_assume(rows, 0);
+  if (rows->index.type == HARK_NONE || targets == NULL) return HARK_OK;
+  for (int64_t i = 0; i < count; i++) {
+    if (targets[i] == HARK_TARGET_IGNORED) continue;
+    if (found == most) return HARK_OK;
+    rows->host[found++] = (int32_t)i;
+  }
+  hark_engine_rows_assume(rows, found);
+  return found > 0 ? hark_backend_write(context, rows->index.data, rows->host, (size_t)found * sizeof *rows->host) : HARK_OK;
+}
+
+hark_status hark_engine_rows_targets(hark_context *context, const hark_engine_rows *rows, const int32_t *targets, int64_t count,
+                                     const int32_t **out) {
+  int32_t *const own = rows->host + rows->index.shape[0];
+  int64_t next = 0;
+  *out = targets;
+  if (rows->count == 0) return HARK_OK;
+  for (int64_t i = 0; i < count; i++) {
+    const bool has_logits = next < rows->count && rows->host[next] == i;
+    if (has_logits) own[next++] = targets[i];
+    if (!has_logits && targets[i] != HARK_TARGET_IGNORED)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: row %" PRId64 " has a target, and was predicted without one", i);
+  }
+  *out = own;
+  return HARK_OK;
+}
+
+void hark_engine_rows_spread(const hark_engine_rows *rows, int64_t count, int32_t *numbers) {
+  int64_t next = rows->count - 1;
+  if (rows->count == 0) return;
+  for (int64_t i = count - 1; i >= 0; i--) {
+    const bool has_logits = next >= 0 && rows->host[next] == i; /* number `next` is at place `next`, which is at most i */
+    numbers[i] = has_logits ? numbers[next--] : HARK_TARGET_IGNORED;
+  }
+}
