@@ -8,7 +8,7 @@
 #include "models/packed_batch.h"
 
 hark_status hark_engine_rows_open(hark_context *context, int64_t tokens, bool memory, hark_engine_rows *out) {
-  const int64_t most = hark_max(1, hark_engine_rows_most(tokens));
+  const int64_t most = hark_engine_rows_most(tokens);
   void *host = NULL;
   *out = (hark_engine_rows){.bytes = 2 * (size_t)most * sizeof *out->host};
   HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 1, &most, &out->index));
@@ -39,8 +39,9 @@ hark_status hark_engine_rows_find(hark_context *context, hark_engine_rows *rows,
     if (found == most) return HARK_OK;
     rows->host[found++] = (int32_t)i;
   }
+  if (found == 0) rows->host[found++] = 0; /* loss and gradients of its logits are 0 */
   hark_engine_rows_assume(rows, found);
-  return found > 0 ? hark_backend_write(context, rows->index.data, rows->host, (size_t)found * sizeof *rows->host) : HARK_OK;
+  return hark_backend_write(context, rows->index.data, rows->host, (size_t)found * sizeof *rows->host);
 }
 
 hark_status hark_engine_rows_targets(hark_context *context, const hark_engine_rows *rows, const int32_t *targets, int64_t count,
