@@ -2,10 +2,32 @@
 #include "train/engine_rows.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "backend/backend.h"
 #include "data/corpora/batches.h" /* HARK_TARGET_IGNORED */
 #include "models/packed_batch.h"
+
+#define RARE 1e-14 /* probability that a pass allocates memory for more masked tokens */
+
+/* Whether the bound of the probability of at least k masked tokens is that small; k is above the mean. */
+static bool is_rare(int64_t k, int64_t tokens, double fraction) {
+  const double all = (double)tokens, masked = (double)k, shown = all - masked;
+  const double of_shown = shown > 0 ? shown * log(shown / (all * (1 - fraction))) : 0;
+  return masked * log(masked / (all * fraction)) + of_shown >= -log(RARE);
+}
+
+int64_t hark_engine_rows_masked(int64_t tokens, double fraction) {
+  int64_t least = hark_max(1, (int64_t)ceil(fraction * (double)tokens)), most = tokens;
+  while (least < most) {
+    const int64_t middle = least + (most - least) / 2;
+    if (is_rare(middle, tokens, fraction))
+      most = middle;
+    else
+      least = middle + 1;
+  }
+  return hark_min(most, tokens);
+}
 
 hark_status hark_engine_rows_open(hark_context *context, int64_t tokens, bool memory, hark_engine_rows *out) {
   const int64_t most = hark_engine_rows_most(tokens);

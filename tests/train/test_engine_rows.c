@@ -345,6 +345,37 @@ static void passes_with_few_targets_fit_what_was_measured(void **state) {
   }
 }
 
+/* log P(j of n) */
+static double log_binomial(int64_t n, int64_t j, double p) {
+  const double all = (double)n, some = (double)j;
+  return lgamma(all + 1) - lgamma(some + 1) - lgamma(all - some + 1) + some * log(p) + (all - some) * log1p(-p);
+}
+
+/* More masked tokens than have memory are as improbable as is documented, by sums of binomial probabilities. The number is not larger than
+ * necessary either: Chernoff's bound is above the probability by a factor of at most sqrt(8 n) < 10^3 (Ash 1965), so that at least a fifth
+ * fewer above the mean are more probable. */
+static void more_masked_tokens_than_planned_are_improbable(void **state) {
+  (void)state;
+  static const int64_t counts[] = {1, 2, 19, 64, 256, 4096, 65536};
+  static const double fractions[] = {1e-9, 1e-3, .01, .05, .15, .5, .9, .999, 1};
+  for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+    for (size_t f = 0; f < sizeof fractions / sizeof *fractions; f++) {
+      const int64_t n = counts[c], most = hark_engine_rows_masked(n, fractions[f]);
+      const int64_t fewer = (int64_t)(fractions[f] * (double)n + 0.8 * ((double)most - fractions[f] * (double)n)) - 1;
+      double above = 0, above_fewer = 0;
+      assert_true(most >= 1 && most <= n && (double)most >= fractions[f] * (double)n);
+      for (int64_t j = n; j > hark_max(0, fewer) && fractions[f] < 1; j--) {
+        above_fewer += exp(log_binomial(n, j, fractions[f]));
+        if (j > most) above = above_fewer;
+      }
+      if (!(above <= 1e-14)) fail_msg("%d tokens, %g: more than %d with probability %g", (int)n, fractions[f], (int)most, above);
+      if (fewer >= 1 && most < n && !(above_fewer > 1e-14))
+        fail_msg("%d tokens, %g: more than %d with probability %g, and %d are planned", (int)n, fractions[f], (int)fewer, above_fewer,
+                 (int)most);
+    }
+  }
+}
+
 /* A loss may be requested of a part of the targets; a target without logits is refused. */
 static void targets_without_logits_are_refused(void **state) {
   (void)state;
@@ -382,6 +413,7 @@ int main(void) {
       cmocka_unit_test(bits_do_not_depend_on_threads),
       cmocka_unit_test(memory_is_that_of_the_most_targets),
       cmocka_unit_test(passes_with_few_targets_fit_what_was_measured),
+      cmocka_unit_test(more_masked_tokens_than_planned_are_improbable),
       cmocka_unit_test(targets_without_logits_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
