@@ -318,6 +318,17 @@ hark_status hark_engine_estimate_for(hark_context *context, const hark_config *c
   return HARK_OK;
 }
 
+hark_status hark_engine_operations_of_all(hark_context *context, const hark_config *config, const hark_learning_task *task,
+                                          double *operations) {
+  hark_config all = *config;
+  hark_engine *engine = NULL;
+  all.train.mask_fraction = 1;
+  HARK_TRY(make(context, &all, task, true, HARK_NONE, false, &engine));
+  *operations = engine->largest_operations;
+  hark_engine_destroy(context, &engine);
+  return HARK_OK;
+}
+
 void hark_engine_destroy(hark_context *context, hark_engine **engine_pointer) {
   if (engine_pointer == NULL || *engine_pointer == NULL) return;
   hark_engine *engine = *engine_pointer;
