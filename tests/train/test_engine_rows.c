@@ -38,7 +38,7 @@ static const struct {
     {"ahca, learned", true, {AHCA, "--chunk=learned", "--model.ahca.local-layers=1"}},
     {"ahca, learned, after the norm", true, {AHCA, "--chunk=learned", "--model.ahca.straight-through=after_norm"}},
 };
-enum { VARIANTS = sizeof variants / sizeof *variants };
+enum { VARIANTS = sizeof variants / sizeof *variants, FIRST_AHCA = 5 };
 
 /* Which rows have targets. */
 typedef enum target_pattern { ALL, MOST, SOME, ONE, NONE } target_pattern;
@@ -100,7 +100,7 @@ static void fill(int variant, target_pattern pattern, data *d) {
 typedef struct outcome {
   float *gradients;
   size_t count;
-  double loss, objective, evaluated, operations;
+  double loss, objective, evaluated, operations, evaluated_operations;
   int64_t correct, evaluated_correct;
   int64_t with_logits; /* rows; 0: all */
 } outcome;
@@ -146,6 +146,7 @@ static void evaluate(hark_context *context, hark_engine *engine, int variant, da
     assert_fine(context, hark_engine_loss(context, engine, d->targets, &out->evaluated));
     assert_fine(context, hark_engine_correct(context, engine, d->targets, likeliest, &out->evaluated_correct));
   }
+  out->evaluated_operations = hark_engine_operations(engine);
   for (int64_t i = 0; i < d->batch.tokens; i++)
     if ((predicted[i] < 0) != (engine->rows.count > 0 && d->targets[i] < 0 && (d->with_target > 0 || i > 0)))
       fail_msg("token %d: %d is predicted", (int)i, (int)predicted[i]);
@@ -212,6 +213,11 @@ static void losses_and_gradients_are_those_of_all_rows(void **state) {
         const double rows = (double)(d.batch.tokens - d.with_target);
         if (!(all.operations - some.operations >= rows * 6 * WIDTH * VOCABULARY))
           fail_msg("%s: %g operations, of all rows %g", variants[v].name, some.operations, all.operations);
+        /* in an evaluation of ahca, also queries and outputs of its two attentions, and both layers of the head of width 4 D */
+        const double row = v >= FIRST_AHCA ? 2 * WIDTH * (4 * WIDTH + 4 * WIDTH) + 2 * 4 * WIDTH * VOCABULARY : 2 * WIDTH * VOCABULARY;
+        if (!(all.evaluated_operations - some.evaluated_operations >= rows * row))
+          fail_msg("%s: %g operations of an evaluation, of all rows %g", variants[v].name, some.evaluated_operations,
+                   all.evaluated_operations);
         free(some.gradients);
         free(all.gradients);
         test_setup_close(context);
