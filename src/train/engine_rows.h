@@ -14,9 +14,9 @@ static inline int64_t hark_engine_rows_most(int64_t count) { return hark_max(1, 
 /* Most rows that all have logits if at most `targets` have targets. */
 static inline int64_t hark_engine_rows_all(int64_t targets) { return (4 * targets + 2) / 3; }
 
-/* As many of `tokens` tokens as a pass has memory for, where each is masked with probability `fraction` in (0, 1], independently of the others.
- * With a probability of at most 1e-14 there are more. It is the least k of at least the mean with n KL(k / n || fraction) >= ln(1e14), or n:
- * P(at least k) <= exp(-n KL(k / n || fraction)) (Chernoff 1952, Hoeffding 1963). */
+/* The most masked tokens of `tokens` that a pass has memory for. Each is masked with probability `fraction` in (0, 1], independently of the
+ * others. There are more with a probability of at most 1e-14. It is the least k above the mean with n KL(k / n || fraction) >= ln(1e14), or
+ * n: P(at least k) <= exp(-n KL(k / n || fraction)) (Chernoff 1952, Hoeffding 1963). */
 int64_t hark_engine_rows_masked(int64_t tokens, double fraction);
 
 typedef struct hark_engine_rows {

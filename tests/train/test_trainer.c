@@ -528,7 +528,7 @@ static void remove_number(training_place *p, const char *file, const char *name)
   free(text);
 }
 
-/* A run of a masked encoder whose checkpoint has no operations, because in its version all tokens had logits and all steps cost the same. */
+/* A run of a masked encoder whose checkpoint has no operations: in its version all tokens had logits, and all steps cost the same. */
 static void test_operations_of_earlier_versions(void **state) {
   (void)state;
   static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
