@@ -85,12 +85,19 @@ static hark_status query_tokens(const hark_ahca_pass *p, hark_value x, hark_valu
   return hark_forward_add(p->forward, *out, numbers, out);
 }
 
+/* Whether outputs of tokens have the straight-through factor. Without gradients it is 1, unless a reference is given. */
+static bool goes_straight_through(const hark_ahca_pass *p) {
+  const hark_ahca_given *given = p->input->given;
+  if (p->probability == 0 || (given != NULL && given->without_straight_through)) return false;
+  return p->forward->training || (given != NULL && given->reference != NULL);
+}
+
 /* *x <- STE(c_t) x_t with learned boundaries: the same numbers, with a gradient with respect to the probabilities. */
 static hark_status pass_straight_through(const hark_ahca_pass *p, hark_value *x) {
   const hark_ahca_given *given = p->input->given;
   const hark_tensor *reference = given != NULL ? given->reference : NULL;
   hark_value inputs[] = {*x, p->probability, p->chunk_rows, 0}, through = 0;
-  if (p->probability == 0 || (given != NULL && given->without_straight_through)) return HARK_OK;
+  if (!goes_straight_through(p)) return HARK_OK;
   if (reference != NULL) HARK_TRY(hark_tape_leaf(p->tape, reference, NULL, &inputs[3]));
   HARK_TRY(hark_ahca_apply(p, &hark_op_straight_through, NULL, 4, inputs, &through));
   hark_tape_release(p->tape, *x);
@@ -105,12 +112,11 @@ typedef struct asking {
   bool taken; /* not those of all tokens */
 } asking;
 
-/* The straight-through estimator reads whole chunks: with learned boundaries all tokens attend, and rows are taken after it. */
+/* The straight-through estimator reads whole chunks: in training with learned boundaries all tokens attend, and rows are taken after it. */
 static hark_status take_queries(const hark_ahca_pass *p, asking *a) {
-  const hark_ahca_given *given = p->input->given;
-  const bool through = p->probability != 0 && !(given != NULL && given->without_straight_through);
   hark_value inputs[] = {0, p->chunk_rows};
-  *a = (asking){.query = a->query, .chunks = p->chunk_rows, .sequences = p->offsets, .taken = !through && p->forward->logit_rows != NULL};
+  *a = (asking){.query = a->query, .chunks = p->chunk_rows, .sequences = p->offsets};
+  a->taken = p->forward->logit_rows != NULL && !goes_straight_through(p);
   if (!a->taken) return HARK_OK;
   HARK_TRY(hark_forward_take_logit_rows(p->forward, &a->query));
   HARK_TRY(hark_tape_leaf(p->tape, p->forward->logit_rows, NULL, &inputs[0]));

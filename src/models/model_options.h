@@ -139,8 +139,8 @@ typedef enum hark_stored {
     "and 1",                                                                                                                               \
     HARK_NEEDS_OF_TOKENS, NONE, NEVER, 1)                                                                                                  \
   X(recompute, "recompute", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                              \
-    "the backward pass computes the forward pass of each block again, which needs less memory and a third "                                \
-    "more work",                                                                                                                           \
+    "the backward pass computes the forward pass of each block (in ahca of each local block) again, which "                                \
+    "needs less memory and a third more work",                                                                                             \
     NULL, NONE, NEVER, 1)                                                                                                                  \
   X(rotary.base, NULL, FLOAT, "10000", "(1, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                            \
     "base b of rotary and sinusoidal positions: pair j of d features has the rate b^(-2j/d)", "model.positions rotary|sinusoidal",         \

@@ -152,8 +152,9 @@ static bool pairs_of_local(const hark_network_config *config, char *message) {
   return is_ahca(config) && config->ahca.local_layers > 0 && config->positions != HARK_POSITIONS_NONE &&
          config->width % config->heads == 0 && hark_network_head_dim(config) % 2 != 0 &&
          hark_rule_violated(message,
-                            "model.ahca.local_layers have rotary positions, which need an even head dimension, model.width / model.heads "
-                            "is %" PRId64 ", expected an even number, or model.positions none",
+                            "model.width / model.heads is %" PRId64
+                            "; local layers have rotary positions and need an even number, or "
+                            "model.positions none",
                             hark_network_head_dim(config));
 }
 

@@ -244,7 +244,7 @@ static hark_status measure(hark_context *context, hark_engine *engine) {
   const int64_t windows = engine->config->train.batch * hark_engine_own_length(engine);
   const int64_t tokens = hark_engine_is_packed(engine) ? engine->packing->read.most.tokens : windows;
   const int64_t some = hark_min(engine->most_targets, hark_engine_rows_most(tokens));
-  if (engine->rows.index.type != HARK_NONE && some > 0) HARK_TRY(measure_tokens(context, engine, tokens, some));
+  if (engine->rows.index.type != HARK_NONE) HARK_TRY(measure_tokens(context, engine, tokens, some));
   return measure_tokens(context, engine, hark_min(tokens, hark_engine_rows_all(engine->most_targets)), 0);
 }
 

@@ -111,6 +111,11 @@ HARK_MUST_CHECK hark_status hark_engine_estimate(hark_context *context, const ha
 HARK_MUST_CHECK hark_status hark_engine_estimate_for(hark_context *context, const hark_config *config, const hark_learning_task *task,
                                                      bool training, hark_engine_memory *memory, int64_t *parameters, int64_t *tensors);
 
+/* *operations <- hark_engine_operations() of a training pass of train.batch windows of a masked encoder, were every token masked. Errors:
+ * as hark_engine_estimate_for. */
+HARK_MUST_CHECK hark_status hark_engine_operations_of_all(hark_context *context, const hark_config *config, const hark_learning_task *task,
+                                                          double *operations);
+
 /* Forgets the gradients of the previous step; with train.precision bf16 rounds the weights for this one. */
 HARK_MUST_CHECK hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine);
 

@@ -1,6 +1,5 @@
 /* engine_create.c - making an engine: what the configuration and the data determine, its memory, and how much it would need. */
 #include <fnmatch.h>
-#include <math.h>
 
 #include "attention/spread.h"
 #include "backend/backend.h"
@@ -106,15 +105,10 @@ static hark_status make_targets(hark_context *context, hark_engine *engine, bool
                                          : hark_tensor_make(context, memory, HARK_I32, 2, packed, &engine->targets);
 }
 
-#define DEVIATIONS 8 /* with a probability below 1e-14 a batch has more masked tokens than that: then a pass allocates memory */
-
 /* The most targets of a pass over `tokens` tokens. */
 static int64_t most_targets(const hark_engine *engine, int64_t tokens) {
   const hark_config *const config = engine->config;
-  if (engine->network->architecture->predicts_masked) {
-    const double mean = config->train.mask_fraction * (double)tokens;
-    return hark_min(tokens, (int64_t)ceil(mean + DEVIATIONS * sqrt(mean * (1 - config->train.mask_fraction))));
-  }
+  if (engine->network->architecture->predicts_masked) return hark_engine_rows_masked(tokens, config->train.mask_fraction);
   return engine->task.targets > 0 ? hark_min(tokens, config->train.batch * engine->task.targets) : tokens;
 }
 
@@ -320,6 +314,17 @@ hark_status hark_engine_estimate_for(hark_context *context, const hark_config *c
   *memory = hark_engine_memory_of(engine);
   *parameters = hark_parameters_total(&engine->network->parameters);
   *tensors = engine->network->parameters.count;
+  hark_engine_destroy(context, &engine);
+  return HARK_OK;
+}
+
+hark_status hark_engine_operations_of_all(hark_context *context, const hark_config *config, const hark_learning_task *task,
+                                          double *operations) {
+  hark_config all = *config;
+  hark_engine *engine = NULL;
+  all.train.mask_fraction = 1;
+  HARK_TRY(make(context, &all, task, true, HARK_NONE, false, &engine));
+  *operations = engine->largest_operations;
   hark_engine_destroy(context, &engine);
   return HARK_OK;
 }

@@ -2,13 +2,35 @@
 #include "train/engine_rows.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "backend/backend.h"
 #include "data/corpora/batches.h" /* HARK_TARGET_IGNORED */
 #include "models/packed_batch.h"
 
+#define RARE 1e-14 /* probability that a pass allocates memory for more masked tokens */
+
+/* Whether the bound of the probability of at least k masked tokens is that small; k is above the mean. */
+static bool is_rare(int64_t k, int64_t tokens, double fraction) {
+  const double all = (double)tokens, masked = (double)k, shown = all - masked;
+  const double of_shown = shown > 0 ? shown * log(shown / (all * (1 - fraction))) : 0;
+  return masked * log(masked / (all * fraction)) + of_shown >= -log(RARE);
+}
+
+int64_t hark_engine_rows_masked(int64_t tokens, double fraction) {
+  int64_t least = hark_max(1, (int64_t)ceil(fraction * (double)tokens)), most = tokens;
+  while (least < most) {
+    const int64_t middle = least + (most - least) / 2;
+    if (is_rare(middle, tokens, fraction))
+      most = middle;
+    else
+      least = middle + 1;
+  }
+  return hark_min(most, tokens);
+}
+
 hark_status hark_engine_rows_open(hark_context *context, int64_t tokens, bool memory, hark_engine_rows *out) {
-  const int64_t most = hark_max(1, hark_engine_rows_most(tokens));
+  const int64_t most = hark_engine_rows_most(tokens);
   void *host = NULL;
   *out = (hark_engine_rows){.bytes = 2 * (size_t)most * sizeof *out->host};
   HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 1, &most, &out->index));
@@ -39,8 +61,9 @@ hark_status hark_engine_rows_find(hark_context *context, hark_engine_rows *rows,
     if (found == most) return HARK_OK;
     rows->host[found++] = (int32_t)i;
   }
+  if (found == 0) rows->host[found++] = 0; /* loss and gradients of its logits are 0 */
   hark_engine_rows_assume(rows, found);
-  return found > 0 ? hark_backend_write(context, rows->index.data, rows->host, (size_t)found * sizeof *rows->host) : HARK_OK;
+  return hark_backend_write(context, rows->index.data, rows->host, (size_t)found * sizeof *rows->host);
 }
 
 hark_status hark_engine_rows_targets(hark_context *context, const hark_engine_rows *rows, const int32_t *targets, int64_t count,

@@ -1,5 +1,6 @@
 /* engine_rows.h - which rows of a pass have logits. A row without a target needs none: where at least a quarter of the rows have no target,
  * only the others go through the final norm, the head and the loss. Otherwise all rows do, since a copy of the others would save little.
+ * Where no row has a target, the first one goes, whose target is ignored.
  *
  * Not in passes with one result for each example, over windows that are spread over processes, or in slices of rows (models/stack.c).
  */
@@ -9,12 +10,17 @@
 #include "nn/forward.h"
 
 /* Most rows of `count` that have logits where some have none. */
-static inline int64_t hark_engine_rows_most(int64_t count) { return 3 * count / 4; }
+static inline int64_t hark_engine_rows_most(int64_t count) { return hark_max(1, 3 * count / 4); }
 /* Most rows that all have logits if at most `targets` have targets. */
 static inline int64_t hark_engine_rows_all(int64_t targets) { return (4 * targets + 2) / 3; }
 
+/* The most masked tokens of `tokens` that a pass has memory for. Each is masked with probability `fraction` in (0, 1], independently of the
+ * others. There are more with a probability of at most 1e-14. It is the least k above the mean with n KL(k / n || fraction) >= ln(1e14), or
+ * n: P(at least k) <= exp(-n KL(k / n || fraction)) (Chernoff 1952, Hoeffding 1963). */
+int64_t hark_engine_rows_masked(int64_t tokens, double fraction);
+
 typedef struct hark_engine_rows {
-  hark_tensor index; /* i32 [most rows]: the rows with a target, ascending; type HARK_NONE: all rows of every pass have logits */
+  hark_tensor index; /* i32 [most rows]: the rows with logits, ascending; type HARK_NONE: all rows of every pass have logits */
   hark_tensor now;   /* of the latest pass: its front */
   int32_t *host;     /* [2, most rows]: the same, and room for their targets */
   size_t bytes;

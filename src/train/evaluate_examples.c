@@ -86,9 +86,11 @@ static hark_status measure(void *user, int64_t index, hark_batch_sums *out) {
   const int32_t *predicted = NULL;
   hark_pass_result pass;
   HARK_TRY(read_batch(walk, index * walk->engine->config->train.batch));
+  *out = (hark_batch_sums){.targets = batch->real, .examples = batch->rows, .tokens = batch->tokens};
+  if (batch->real == 0 && walk->engine->statistics == NULL) return HARK_OK; /* statistics of ahca are of all tokens */
   HARK_TRY(hark_engine_evaluate_examples(walk->context, walk->engine, batch, &pass, &predicted));
-  *out = (hark_batch_sums){
-      .loss = pass.loss, .targets = batch->real, .correct = pass.correct, .examples = batch->rows, .tokens = batch->tokens};
+  out->loss = pass.loss;
+  out->correct = pass.correct;
   for (int64_t i = 0; i < batch->rows && walk->confusion != NULL && classes > 0; i++)
     walk->confusion[batch->targets[i] * classes + predicted[i]]++;
   return HARK_OK;

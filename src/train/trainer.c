@@ -158,6 +158,17 @@ static hark_status open_material(training_run *trainer, bool resume, const resum
 
 /* ---- the beginning ---- */
 
+/* Versions that did not record the operations of masked windows computed logits of all rows. */
+static hark_status count_operations(training_run *trainer) {
+  const hark_config *const config = trainer->config;
+  hark_run_state *const state = &trainer->state;
+  double operations = 0;
+  if (trainer->material.packed || !hark_training_costs_differ(trainer) || state->operations > 0) return HARK_OK;
+  HARK_TRY(hark_engine_operations_of_all(trainer->context, config, &trainer->material.task, &operations));
+  state->operations = operations * (double)(config->train.accumulate * state->step);
+  return HARK_OK;
+}
+
 /* The state of the checkpoint that was found. */
 static hark_status load_checkpoint(training_run *trainer, const resumption *begun) {
   hark_context *context = trainer->context;
@@ -168,9 +179,7 @@ static hark_status load_checkpoint(training_run *trainer, const resumption *begu
   trainer->engine->report.pivots = trainer->state.mended_pivots;
   /* also for checkpoints of versions that did not count tokens */
   if (!trainer->material.packed) trainer->state.tokens = trainer->state.samples * config->model.context;
-  /* or the operations of masked windows, whose rows all had logits */
-  if (!trainer->material.packed && hark_training_costs_differ(trainer) && trainer->state.operations == 0)
-    trainer->state.operations = trainer->pass_operations * (double)(config->train.accumulate * trainer->state.step);
+  HARK_TRY(count_operations(trainer));
   hark_training_say(trainer, "continuing from %s", begun->name);
   /* damaged checkpoints are kept until there is a new one */
   const bool settles = begun->damaged[0] == '\0' || strcmp(begun->damaged, "last") == 0;

@@ -126,7 +126,7 @@ static void what_cannot_be_is_refused_by_name(void **state) {
   refused(without_positions, "model.positions learned");
   refused(outputs_of_none, "model.ahca.selected is 0, expected at least 1 with model.ahca.output selected");
   refused(depth_of_none, "model.ahca.selected is 0, expected at least 1 with model.ahca.depth_score attention");
-  refused(odd_local, "which need an even head dimension, model.width / model.heads is 3");
+  refused(odd_local, "model.width / model.heads is 3; local layers have rotary positions");
   refused(negative_local, "model.ahca.local_layers is -1");
   refused(negative_window, "model.ahca.local_window is -1");
   refused(too_deep, "model.ahca.primary_depth");

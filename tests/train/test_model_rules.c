@@ -264,10 +264,10 @@ static const struct {
      "model.architecture ahca has keys for every head: model.key_heads is 2, expected as many as model.heads, 4"},
     {{OF_AHCA, {"model.attention_width", "256"}},
      "model.architecture ahca divides the width of its tokens among heads, expected no model.attention_width"},
-    {{OF_AHCA, {"model.recompute", "true"}}, "model.recompute is for stacks of blocks, expected false with model.architecture ahca"},
+    {{OF_AHCA, {"model.recompute", "true"}},
+     "model.recompute is for stacks of blocks, expected false with model.architecture ahca, or model.ahca.local_layers of at least 1"},
     {{OF_AHCA, {"model.heads", "4"}, {"model.width", "36"}, {AHCA("local_layers"), "1"}, {"model.positions", "learned"}},
-     "model.ahca.local_layers have rotary positions, which need an even head dimension, model.width / model.heads is 9, expected an even "
-     "number, or model.positions none"},
+     "model.width / model.heads is 9; local layers have rotary positions and need an even number, or model.positions none"},
     {{OF_AHCA, {"model.initialisation", "xavier"}}, "ahca has its own initial weights, expected no model.initialisation xavier"},
 };
 

@@ -517,9 +517,51 @@ static void test_unexpected_moments(void **state) {
   training_place_close(&p);
 }
 
+/* Removes a number from a file of JSON. */
+static void remove_number(training_place *p, const char *file, const char *name) {
+  char *const text = test_file_text(p->folder, file), *const at = strstr(text, name);
+  assert_non_null(at);
+  const char *const end = strchr(at, ',');
+  assert_non_null(end);
+  memmove(at, end + 1, strlen(end + 1) + 1);
+  test_file_write_text(p->folder, file, text);
+  free(text);
+}
+
+/* A run of a masked encoder whose checkpoint has no operations: in its version all tokens had logits, and all steps cost the same. */
+static void test_operations_of_earlier_versions(void **state) {
+  (void)state;
+  static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
+  training_place p;
+  training_place_open(&p);
+  hark_config config = training_configuration(&p);
+  hark_train_result all, whole, first, second;
+  config.model.architecture = HARK_ARCHITECTURE_MASKED_ENCODER;
+  config.train.evaluate_every = 0;
+  config.data.validation_fraction = 0;
+  config.train.steps = 3;
+  config.train.mask_fraction = 0.99; /* so many that all tokens have logits */
+  assert_int_equal(training_run(&p, &config, "all", NULL, &all), HARK_OK);
+  config.train.mask_fraction = 0.1;
+  assert_int_equal(training_run(&p, &config, "parts", NULL, &first), HARK_OK);
+  assert_true(first.state.operations < 0.99 * all.state.operations);
+  config.train.steps = 5;
+  assert_int_equal(training_run(&p, &config, "whole", NULL, &whole), HARK_OK);
+  remove_number(&p, "parts/checkpoints/step-3/state.json", "\"operations\":");
+  test_manifest_write(p.context, p.folder, "parts/checkpoints/step-3", 3, names);
+  config.run.resume = true;
+  assert_int_equal(training_run(&p, &config, "parts", NULL, &second), HARK_OK);
+  assert_int_equal(second.state.step, 5);
+  const double expected = all.state.operations + whole.state.operations - first.state.operations;
+  if (!(fabs(second.state.operations - expected) <= 1e-12 * expected))
+    fail_msg("%g operations, expected %g", second.state.operations, expected);
+  training_place_close(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_resume_is_exact),
+      cmocka_unit_test(test_operations_of_earlier_versions),
       cmocka_unit_test(test_mended_pivots_are_counted_once),
       cmocka_unit_test(test_run_folders),
       cmocka_unit_test(test_every_backend),

@@ -68,6 +68,7 @@ static const char *const of_step[] = {"data.format",
                                       "train.freeze",
                                       "train.label_smoothing",
                                       "train.z_loss",
+                                      "train.mask_fraction",
                                       "train.shard_optimiser",
                                       "run.sequence_ranks",
                                       NULL};
