@@ -536,6 +536,40 @@ static void test_unbounded_exponential(void **state) {
     }
 }
 
+/* The gradient by a variance needs kappa(q, q), which only the backward computes if the forward had no variance: the same range, also for
+ * a query that sees no key, and whatever dvariance is. */
+static void test_own_kernel(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    double squares; /* |q|^2 */
+  } cases[] = {{"cme:B2,H2,L70,D4,dvariance,plain", 128},       {"cme:B2,H2,L70,D4,dvariance,plain", 1800},
+               {"cme:B2,H2,L70,D4,dvariance,plain,causal", 64}, {"cme:B2,H2,L70,D4,dvariance,plain,causal,offset=-68", 1800},
+               {"cme:B2,H2,L70,D4,plain", 1800},                {"cme:B2,H2,L70,D4,dvariance,plain,rbf", 1800}};
+  for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+    for (int zero = 0; zero < 2; zero++)
+      for (int m = 0; m < attention_machine_count; m++) {
+        ridge_problem p;
+        ridge_results r;
+        ridge_problem_make(cases[k].text, &p);
+        memset(p.array[RIDGE_KEY], 0, (size_t)p.count[RIDGE_KEY] * sizeof(double));
+        for (int64_t row = 66; row < 69; row++) /* of item 1, head 0 */
+          for (int64_t c = 0; c < 4; c++) p.array[RIDGE_QUERY][(2 * 70 + row) * 4 + c] = (double)(float)sqrt(cases[k].squares / 4);
+        if (zero && p.dvariance) memset(p.array[RIDGE_DVARIANCE], 0, (size_t)p.count[RIDGE_DVARIANCE] * sizeof(double));
+        const double limit = attention_machines[m].type == HARK_F64 ? 300 : 40;
+        const bool fails = p.dvariance && !p.rbf && p.scale * cases[k].squares > limit;
+        if (ridge_run_on(&attention_machines[m], &p, &r)) {
+          const char *const says = fails ? "item 1, head 0, query row 66: the kernel's exponent is" : "";
+          if (r.status != (fails ? HARK_NOT_FINITE : HARK_OK) || strstr(r.message, says) == NULL)
+            fail_msg("%s on %s: %s \"%s\", expected \"%s\"", p.text, attention_machines[m].name, hark_status_name(r.status), r.message, says);
+          for (int a = RIDGE_DQUERY; a < RIDGE_ARRAYS && !fails; a++)
+            for (int64_t i = 0; r.array[a] != NULL && i < ridge_count_of(&p, (ridge_array)a); i++) assert_true(isfinite(r.array[a][i]));
+          ridge_results_free(&r);
+        }
+        ridge_problem_free(&p);
+      }
+}
+
 /* Descriptors that are refused, one wrong field each. */
 static void test_refused_descriptors(void **state) {
   (void)state;
@@ -787,6 +821,7 @@ int main(void) {
       cmocka_unit_test(test_unbounded_exponential),
       cmocka_unit_test(test_overflow),
       cmocka_unit_test(test_far_apart),
+      cmocka_unit_test(test_own_kernel),
       cmocka_unit_test(test_refused_descriptors),
       cmocka_unit_test(test_refused_statistics),
       cmocka_unit_test(test_operations),

@@ -460,7 +460,7 @@ static void determinant_gradients(const ridge_tiles *h) {
   const float *given = ridge_statistic(h, &h->run->args->dlog_determinant, 0);
   double sum = 0;
   int64_t row = h->sequence->query_count;
-  for (int64_t tile = h->tiles - 1; tile >= 0; tile--) {
+  for (int64_t tile = h->tiles - 1; tile >= 0 && !hark_cancel_now(h->memory->context); tile--) {
     float sums[HARK_RIDGE_TILE] = {0};
     panel at = {.h = h, .tiles = tile + 1};
     for (int i = HARK_RIDGE_TILE - 1; i >= 0; i--) {
