@@ -548,9 +548,12 @@ static void test_own_kernel(void **state) {
   static const struct {
     const char *text;
     double squares; /* |q|^2 */
-  } cases[] = {{"cme:B2,H2,L70,D4,dvariance,plain", 128},       {"cme:B2,H2,L70,D4,dvariance,plain", 1800},
-               {"cme:B2,H2,L70,D4,dvariance,plain,causal", 64}, {"cme:B2,H2,L70,D4,dvariance,plain,causal,offset=-68", 1800},
-               {"cme:B2,H2,L70,D4,plain", 1800},                {"cme:B2,H2,L70,D4,dvariance,plain,rbf", 1800}};
+  } cases[] = {{"cme:B2,H2,L70,D4,dvariance,plain", 128},
+               {"cme:B2,H2,L70,D4,dvariance,plain", 1800},
+               {"cme:B2,H2,L70,D4,dvariance,plain,causal", 64},
+               {"cme:B2,H2,L70,D4,dvariance,plain,causal,offset=-68", 1800},
+               {"cme:B2,H2,L70,D4,plain", 1800},
+               {"cme:B2,H2,L70,D4,dvariance,plain,rbf", 1800}};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int zero = 0; zero < 2; zero++)
       for (int m = 0; m < attention_machine_count; m++) {
@@ -566,9 +569,43 @@ static void test_own_kernel(void **state) {
         if (ridge_run_on(&attention_machines[m], &p, &r)) {
           const char *const says = fails ? "item 1, head 0, query row 66: the kernel's exponent is" : "";
           if (r.status != (fails ? HARK_NOT_FINITE : HARK_OK) || strstr(r.message, says) == NULL)
-            fail_msg("%s on %s: %s \"%s\", expected \"%s\"", p.text, attention_machines[m].name, hark_status_name(r.status), r.message, says);
+            fail_msg("%s on %s: %s \"%s\", expected \"%s\"", p.text, attention_machines[m].name, hark_status_name(r.status), r.message,
+                     says);
           for (int a = RIDGE_DQUERY; a < RIDGE_ARRAYS && !fails; a++)
             for (int64_t i = 0; r.array[a] != NULL && i < ridge_count_of(&p, (ridge_array)a); i++) assert_true(isfinite(r.array[a][i]));
+          ridge_results_free(&r);
+        }
+        ridge_problem_free(&p);
+      }
+}
+
+/* An element of a gradient that is not finite reaches its own query, and the keys that its row sees, of its sequence and head. Values do
+ * not depend on a variance, nor queries and values on a log-determinant. */
+static void test_gradients_not_finite(void **state) {
+  (void)state;
+  static const char *const cases[] = {"cme:B2,H2,L70,D4,rbf,noise,dvariance,determinant",
+                                      "cme:B2,H2,L70,D4,causal,noise,dvariance,determinant"};
+  for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+    for (int given = RIDGE_DOUT; given <= RIDGE_DLOG_DETERMINANT; given++)
+      for (int m = 0; m < attention_machine_count; m++) {
+        ridge_problem p;
+        ridge_results r;
+        ridge_problem_make(cases[k], &p);
+        const int64_t row = 2 * 70 + 30; /* item 1, head 0, row 30 */
+        p.array[given][given == RIDGE_DOUT ? row * 4 + 1 : row] = NAN;
+        if (ridge_run_on(&attention_machines[m], &p, &r)) {
+          assert_int_equal(r.status, HARK_OK);
+          for (int a = RIDGE_DQUERY; a < RIDGE_ARRAYS; a++)
+            for (int64_t i = 0; r.array[a] != NULL && i < ridge_count_of(&p, (ridge_array)a); i++) {
+              const int64_t at = a == RIDGE_DNOISE ? i : i / 4;
+              const bool apart = a == RIDGE_DVALUE ? given != RIDGE_DOUT : a == RIDGE_DQUERY && given == RIDGE_DLOG_DETERMINANT;
+              const bool finite = apart || at / 70 != 2 || (a == RIDGE_DQUERY && at != row);
+              const bool reached = !apart && at / 70 == 2 && (a == RIDGE_DQUERY ? at == row : at <= row);
+              if (a == RIDGE_DVALUE && reached && i % 4 != 1) continue; /* columns of values are apart */
+              if ((finite && !isfinite(r.array[a][i])) || (reached && isfinite(r.array[a][i])))
+                fail_msg("%s on %s: %s has a NaN, and %s[%d] is %g", p.text, attention_machines[m].name, ridge_array_names[given],
+                         ridge_array_names[a], (int)i, r.array[a][i]);
+            }
           ridge_results_free(&r);
         }
         ridge_problem_free(&p);
@@ -693,8 +730,11 @@ static void statistic_open(statistic_call *c) {
   const int64_t row_shape[] = {1, 1, ROWS, DIM}, shape[] = {1, 1, ROWS};
   hark_tensor *const of_rows[] = {&c->args.query, &c->args.key, &c->args.value, &c->args.dout, &c->args.out, &c->args.dkey};
   for (int i = 0; i < 6; i++)
-    assert_fine(c->context,
-                hark_tensor_wrap(c->context, i < 4 ? c->rows : i == 4 ? c->out : c->dkey, HARK_F32, 4, row_shape, NULL, of_rows[i]));
+    assert_fine(c->context, hark_tensor_wrap(c->context,
+                                             i < 4    ? c->rows
+                                             : i == 4 ? c->out
+                                                      : c->dkey,
+                                             HARK_F32, 4, row_shape, NULL, of_rows[i]));
   for (int i = 0; i < TENSORS; i++)
     assert_fine(c->context, hark_tensor_wrap(c->context, c->numbers[i], HARK_F32, 3, shape, NULL, statistic_tensor(&c->args, i)));
 }
@@ -711,7 +751,8 @@ static hark_status statistic_run(const statistic_call *c, int plan, int i, const
   return (statistic_tensors[i].backward ? hark_attention_backward : hark_attention_forward)(c->context, c->plans[plan], args);
 }
 
-static void expect_refused(const statistic_call *c, int plan, int i, const hark_attention_args *args, hark_status status, const char *says) {
+static void expect_refused(const statistic_call *c, int plan, int i, const hark_attention_args *args, hark_status status,
+                           const char *says) {
   const hark_status have = statistic_run(c, plan, i, args);
   const char *const message = hark_context_message(c->context);
   if (have != status || strstr(message, statistic_tensors[i].name) == NULL || strstr(message, says) == NULL)
@@ -934,6 +975,7 @@ int main(void) {
       cmocka_unit_test(test_overflow),
       cmocka_unit_test(test_far_apart),
       cmocka_unit_test(test_own_kernel),
+      cmocka_unit_test(test_gradients_not_finite),
       cmocka_unit_test(test_refused_descriptors),
       cmocka_unit_test(test_refused_statistics),
       cmocka_unit_test(test_unplanned_statistics),
