@@ -93,7 +93,7 @@ typedef struct hark_attention_desc {
   int64_t longest;            /* rows of the longest sequence of a segmented or ragged call; 0: query_length or key_length */
   /* CME. Dense; masks by key only; no attention_bias, forget gates or dropout. kernel EXP is computed as exp(scale (q.k - bound)) with the
    * ridge and the variance scaled alike, which changes no result and keeps numbers in range where scale q.k is large. */
-  double ridge;       /* lambda > 0, or c of lambda = c L^ridge_power; 0 with has_ridge */
+  double ridge;       /* lambda > 0, with has_noise from 0, or c of lambda = c L^ridge_power; 0 with has_ridge */
   double ridge_power; /* p in [0, 1], L the visible keys of a sequence; not when causal: a row would know how many keys come after it */
   double bound;       /* EXP: what q.k never exceeds; 0 is right where scale q.k is small. With unit it is 1 */
   bool unit;          /* every query and key is divided by its length first */
@@ -117,7 +117,7 @@ typedef struct hark_attention_desc {
   /* 0, or 1 with CME: backwards may carry dvariance. Full attention then needs the memory and the operations of a causal backward. In 64
    * bits, like product_type. */
   int64_t has_dvariance;
-  int64_t has_dlog_determinant; /* the same of dlog_determinant */
+  int64_t has_dlog_determinant; /* the same for dlog_determinant */
   int64_t has_noise;            /* 0, or 1 with CME: calls carry noise. ridge may then be 0 */
 } hark_attention_desc;
 
@@ -221,12 +221,14 @@ typedef struct hark_attention_report {
  * first key.
  *
  * CME: out[n] = sum over visible i of w[n,i] value[i] with w[n,:] = kappa(q_n, K) (kappa(K, K) + lambda I)^-1 over the keys that the query
- * sees: all of them, or when causal those up to its position. kappa includes G. Errors of a forward, each naming item, head and row:
- * HARK_INVALID_ARGUMENT (a ridge or sigma that is not a positive number in the range of the type), HARK_NOT_FINITE (a visible query, key or
- * value that is no finite number, or a kernel beyond the range of the type: results are then undefined). There is no log_sum_exp. Amounts
- * added to raised pivots are constants to the backward, and a variance that rounding made 0 has the gradient of the exact one. A query that
- * sees no key, because all are masked, later or not there (key_lengths 0, an empty range of offsets), has zeros in out and the prior's
- * variance kappa(q, q) G(0); a row of no sequence zero in both.
+ * sees: all of them, or when causal those up to its position. With noise, the noise of each key is added to its lambda. kappa includes G.
+ * Errors of forward and backward, each naming item, head and row: HARK_INVALID_ARGUMENT (a ridge, sigma or noise that is not a number in
+ * the range of the type; sigma is above 0, and so is the sum of ridge and noise of each visible key), HARK_NOT_FINITE (a visible query, key
+ * or value that is no finite number, or a kernel beyond the range of the type, with variance or dvariance also kappa(q, q) G(0): results
+ * are then undefined). There is no log_sum_exp. Amounts added to raised pivots are constants to the backward, and a variance that rounding
+ * made 0 has the gradient of the exact one. A query that sees no key, because all are masked, later or not there (key_lengths 0, an empty
+ * range of offsets), has zeros in out and log_determinant, and the prior's variance kappa(q, q) G(0); a row of no sequence has zeros in all
+ * three.
  *
  * Memory: all of it is the caller's and is borrowed for the call. What a call writes (forward: out, log_sum_exp, variance, saved,
  * workspace; backward: the gradients and workspace) shares no element with anything else that it is given, and has strides by which no two
@@ -281,9 +283,10 @@ typedef struct hark_attention_args {
   hark_tensor query_mask;         /* HIERARCHICAL, with has_mask: U8 [1 or B, Lq], zero: not a query */
   hark_tensor dhierarchical_bias; /* backward: shape of hierarchical_bias */
 
-  hark_tensor ridge;    /* CME, with has_ridge: [H] or [1], positive; lambda, or c with ridge_power */
-  hark_tensor sigma;    /* CME, with has_sigma: [H] or [1], positive, in place of the descriptor's */
-  hark_tensor variance; /* CME, optional: [B, H, Lq] contiguous: kappa(q,q) G(0) - kappa(q,K) (kappa(K,K) + lambda I)^-1 kappa(K,q) >= 0 */
+  hark_tensor ridge; /* CME, with has_ridge: [H] or [1], positive, with has_noise from 0; lambda, or c with ridge_power */
+  hark_tensor sigma; /* CME, with has_sigma: [H] or [1], positive, in place of the descriptor's */
+  /* CME, optional: [B, H, Lq] contiguous: kappa(q,q) G(0) - kappa(q,K) M^-1 kappa(K,q) >= 0 with M = kappa(K,K) + lambda I + diag(noise) */
+  hark_tensor variance;
   hark_tensor dridge, dsigma;    /* backward: shapes of ridge and sigma */
   hark_attention_report *report; /* CME, or NULL */
 
@@ -294,17 +297,18 @@ typedef struct hark_attention_args {
   hark_tensor dcontextual; /* backward: shape of contextual; a first stride of 0 requests the sum over heads */
 
   /* CME, backward, with has_dvariance: [B, H, Lq] contiguous, the gradient by variance, which adds to dquery, dkey, dlog_kernel, dridge,
-   * dsigma; absent: 0. Then dout may be absent, which is 0 too, and out with it. The forward need not have computed the variance. */
+   * dsigma, dnoise; absent: 0. Then dout may be absent, which is 0 too, and out with it. The forward need not have computed the variance. */
   hark_tensor dvariance;
 
-  /* CME, optional: [B, H, Lq] contiguous: log det (kappa(K,K) + lambda I) over the keys that the query sees. Without causal, all rows of a
+  /* CME, optional: [B, H, Lq] contiguous: log det M, M as for variance, over the keys that the query sees. Without causal, all rows of a
    * sequence and head are equal. 0 for a query that sees none, and for a row of no sequence. Raised pivots count as raised. */
   hark_tensor log_determinant;
   hark_tensor dlog_determinant; /* backward, with has_dlog_determinant: as dvariance, the gradient by log_determinant */
 
   /* CME, with has_noise: [B, H, Lk] in any strides, finite numbers from 0. The noise of a key is added to lambda in its diagonal entry of
    * kappa(K,K) + lambda I, before pivots are checked: for values that are not equally certain. Of masked keys it is not read. The ridge
-   * may be 0 if the noise of every visible key is above 0; HARK_INVALID_ARGUMENT where both are 0, and for other numbers. */
+   * may be 0 if the noise of every visible key is above 0. HARK_INVALID_ARGUMENT if both are 0, or if the noise is negative, NaN or
+   * infinite. */
   hark_tensor noise;
   hark_tensor dnoise; /* backward: shape of noise */
 } hark_attention_args;
@@ -325,7 +329,8 @@ enum {
 };
 
 /* Executes a plan. Errors: HARK_SHAPE_MISMATCH, HARK_INVALID_ARGUMENT, HARK_UNSUPPORTED with a message that names the argument; nothing was
- * written then. HARK_NOT_FINITE and those of ridge and sigma (CME, above) come while it computes: what was written is undefined then. */
+ * written then. HARK_NOT_FINITE and those of ridge, sigma and noise (CME, above) come while it computes: what was written is undefined
+ * then. */
 HARK_API HARK_MUST_CHECK hark_status hark_attention_forward(hark_context *context, const hark_attention_plan *plan,
                                                             const hark_attention_args *args);
 HARK_API HARK_MUST_CHECK hark_status hark_attention_backward(hark_context *context, const hark_attention_plan *plan,

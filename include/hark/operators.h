@@ -227,10 +227,9 @@ typedef struct hark_kernel_ridge_attributes {
  * cost of a row of the factor each (docs/mathematics/kernel-ridge.md). inputs: query [1, R, H*d], key [1, R, Hkv*d], value [1, R, Hkv*dv];
  * the caches, which are changed: cached_key [1, C, Hkv*d], solved [1, C, H*dv'] with dv' = dv rounded up to 16, factor [b (b + 1) / 2, H,
  * 256] with b = C / 16 rounded up, for first_position + R <= C; then, where they apply, log_ridge [H or 1] and log_sigma [H or 1] in place
- * of the attributes' constants, log_kernel [H or 1, T] with T >= first_position + R, and noise [1, R, H] of the new keys, with which the
- * ridge may be 0. output [1, R, H*dv]. Nothing has to be set before
- * position 0; to forget the last tokens continue from a lower position. Errors of the forward: as hark_attention_forward() for the same
- * rows. No backward. Report is borrowed. */
+ * of the attributes' constants, log_kernel [H or 1, T] with T >= first_position + R, and noise [1, R, H] of the new keys. With noise, the
+ * ridge may be 0. output [1, R, H*dv]. Caches need not be initialised before position 0. A caller forgets the last tokens by continuing
+ * from a lower position. Errors of the forward: as hark_attention_forward() for the same rows. No backward. Report is borrowed. */
 typedef struct hark_kernel_ridge_decode_attributes {
   int64_t heads, key_heads, first_position;
   hark_attention_kernel kernel;

@@ -4,8 +4,8 @@
     out = hark.attention(query, key, value, structure="hierarchical", causal=True)
 
 ``hark.attention`` computes on NumPy arrays; ``hark.attention_vjp`` returns its gradients too; ``hark.posterior`` and
-``hark.posterior_vjp`` are kernel ridge attention with its variance and log-determinant; ``hark.reference`` has both in float64 from
-the definition. ``hark.op(name)`` is every operator of the library. ``hark.load`` loads trained models, ``hark.runs`` reads metrics of runs,
+``hark.posterior_vjp`` are kernel ridge attention with its variance and log-determinant; ``hark.reference`` has ``attention`` and
+``attention_vjp`` in float64 from the definition. ``hark.op(name)`` is every operator of the library. ``hark.load`` loads trained models, ``hark.runs`` reads metrics of runs,
 ``hark.train`` trains. ``hark.torch`` and ``hark.jax`` have attention for PyTorch and JAX; they are imported only when asked for.
 """
 
@@ -159,7 +159,12 @@ def posterior(query, key, value, *, noise=None, **words):
         log_determinant [B, H, Lq]: log det M
 
     noise: [B, H, Lk], of the type of query, or an array that can be repeated to it, such as [Lk]: numbers from 0, which are added to lambda.
-    ridge may be left out with it. All other arguments are those of ``hark.attention`` with normalisation "cme".
+    ridge may be left out with it. All other arguments are those of ``hark.attention`` with normalisation "cme", except return_variance and
+    return_log_sum_exp, which are refused.
+
+    Raises the exceptions of ``hark.attention``: ValueError (also for noise that is negative or not finite, and where the ridge and the noise
+    of a key are 0), TypeError (noise is not of the type of query), MemoryError, and FloatingPointError (numbers that are not finite, or a
+    kernel beyond the range of the type).
     """
     return _posterior.posterior(query, key, value, noise, words)
 
@@ -169,5 +174,8 @@ def posterior_vjp(query, key, value, *, noise=None, **words):
 
     Returns (result, vjp). ``vjp(dout=None, dvariance=None, dlog_determinant=None)``, the gradients of the three results, returns a dict as
     that of ``hark.attention_vjp``, with "noise" if it is given. A gradient that is None is zero.
+
+    Raises the exceptions of ``hark.posterior``. ``vjp`` raises ValueError if a gradient does not have the shape of its result, and
+    TypeError if it is not of a floating-point type.
     """
     return _posterior.posterior_vjp(query, key, value, noise, words)

@@ -21,6 +21,9 @@ def _prepare(query, key, value, noise, words, gradients, backend, compute):
     normalisation = words.pop("normalization", words.pop("normalisation", "cme"))
     if normalisation != "cme":
         raise ValueError(f"posterior: normalisation is {normalisation!r}, expected 'cme'")
+    for name in ("return_variance", "return_log_sum_exp"):
+        if words.pop(name, False):
+            raise ValueError(f"posterior: {name} is given, but the result is always out, variance and log_determinant")
     return _arrays.Prepared(query, key, value, {**words, "normalisation": "cme"}, backend, compute, gradients, noise, gradients)
 
 

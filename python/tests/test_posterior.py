@@ -79,12 +79,16 @@ def test_attention_is_the_same():
         ({"noise": numpy.full(KEYS, -1.0)}, "the noise of key row 0 is -1, expected a number from 0"),
         ({"noise": numpy.zeros(KEYS), "ridge": 0}, "ridge and noise of key row 0 are 0"),
         ({"normalisation": "softmax"}, "expected 'cme'"),
+        ({"return_variance": True}, "posterior: return_variance is given"),
+        ({"return_log_sum_exp": True}, "posterior: return_log_sum_exp is given"),
         ({"ridge": 0}, "expected a finite number above 0"),
     ],
 )
 def test_refusals(words, match):
     with pytest.raises(ValueError, match=match):
         hark.posterior(*tensors(), **{"kernel": "rbf", "sigma": SIGMA, "ridge": RIDGE, **words})
+    with pytest.raises(ValueError, match=match):
+        hark.posterior_vjp(*tensors(), **{"kernel": "rbf", "sigma": SIGMA, "ridge": RIDGE, **words})
 
 
 def test_operator():

@@ -37,7 +37,8 @@ bool hark_ridge_parameters_make(const hark_ridge_given *given, int64_t system, h
   const hark_range range = hark_range_of(given->type);
   const bool is_ridge = hark_is_within(range, ridge) || (given->noisy && ridge == 0);
   if (!is_ridge || !(out->lambda <= range.most)) {
-    hark_ridge_trouble(record, system, HARK_RIDGE_BAD_RIDGE, 0, is_ridge ? out->lambda : ridge);
+    hark_ridge_trouble(record, system, given->noisy ? HARK_RIDGE_BAD_RIDGE_FROM_0 : HARK_RIDGE_BAD_RIDGE, 0,
+                       is_ridge ? out->lambda : ridge);
     return false;
   }
   if (given->rbf && !hark_is_within(hark_range_of_sigma(given->type), sigma)) {
@@ -157,6 +158,10 @@ static hark_status fail(hark_context *context, hark_type storage, int64_t item, 
     case HARK_RIDGE_BAD_RIDGE:
       return hark_fail(context, HARK_INVALID_ARGUMENT,
                        "attention: ridge of head %" PRId64 " is %s, expected a finite number above 0, in %s %.3g to %.3g", head,
+                       HARK_PRINTED(record->value), type, of_numbers.least, of_numbers.most);
+    case HARK_RIDGE_BAD_RIDGE_FROM_0:
+      return hark_fail(context, HARK_INVALID_ARGUMENT,
+                       "attention: ridge of head %" PRId64 " is %s, expected a finite number from 0, in %s 0 or %.3g to %.3g", head,
                        HARK_PRINTED(record->value), type, of_numbers.least, of_numbers.most);
     case HARK_RIDGE_BAD_SIGMA:
       return hark_fail(context, HARK_INVALID_ARGUMENT,

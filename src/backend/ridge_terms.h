@@ -27,6 +27,7 @@ static inline int64_t hark_ridge_keys(const hark_attention_desc *desc, const har
 typedef enum hark_ridge_kind {
   HARK_RIDGE_FINE,
   HARK_RIDGE_BAD_RIDGE,
+  HARK_RIDGE_BAD_RIDGE_FROM_0, /* of a head whose keys have noise */
   HARK_RIDGE_BAD_SIGMA,
   HARK_RIDGE_BAD_NOISE, /* not from 0, or beyond the range */
   HARK_RIDGE_NO_NOISE,  /* ridge and noise are 0 */

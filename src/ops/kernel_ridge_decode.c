@@ -21,9 +21,9 @@
 
 /* ---- shapes ---- */
 
-static hark_status refuse_number(hark_context *context, const char *name, double value) {
-  return hark_fail(context, HARK_INVALID_ARGUMENT, "kernel_ridge_decode: %s is %s, expected a finite number above 0", name,
-                   HARK_PRINTED(value));
+static hark_status refuse_number(hark_context *context, const char *name, double value, const char *least) {
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "kernel_ridge_decode: %s is %s, expected a finite number %s", name, HARK_PRINTED(value),
+                   least);
 }
 
 static bool positive(double x) { return isfinite(x) && x > 0; }
@@ -42,12 +42,12 @@ static hark_status check_attributes(hark_context *context, const hark_kernel_rid
                      (int)is->kernel);
   const bool may_be_zero = hark_has_input(inputs, input_count, HARK_RIDGE_DECODE_NOISE);
   if (!hark_has_input(inputs, input_count, HARK_RIDGE_DECODE_LOG_RIDGE) && !positive(is->ridge) && !(may_be_zero && is->ridge == 0))
-    return refuse_number(context, "ridge", is->ridge);
+    return refuse_number(context, "ridge", is->ridge, may_be_zero ? "from 0" : "above 0");
   if (is->kernel == HARK_KERNEL_RBF) {
     const bool given = hark_has_input(inputs, input_count, HARK_RIDGE_DECODE_LOG_SIGMA);
-    return given || positive(is->sigma) ? HARK_OK : refuse_number(context, "sigma", is->sigma);
+    return given || positive(is->sigma) ? HARK_OK : refuse_number(context, "sigma", is->sigma, "above 0");
   }
-  if (!positive(is->scale)) return refuse_number(context, "scale", is->scale);
+  if (!positive(is->scale)) return refuse_number(context, "scale", is->scale, "above 0");
   if (!isfinite(bound) || bound < 0 || bound * is->scale > 2 * limit)
     return hark_fail(context, HARK_INVALID_ARGUMENT,
                      "kernel_ridge_decode: bound is %s, expected 0 to %s, the range in which the ridge can be scaled in %s",

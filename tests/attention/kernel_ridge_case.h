@@ -8,7 +8,8 @@
  * learned (one of each for all heads), power (lambda = c L^0.75), mask (by key), perhead (the mask differs by head), lengths, ragged,
  * segments, offset=N, layout=0|1, accumulate, ridge=X, equal (every key twice), far (queries and keys a
  * thousand sigmas from the origin), roomy (a plan for more), dvariance, determinant (gradients by the
- * variance and by the log-determinant), noise (of each key), seed=N, threads=N.
+ * variance and by the log-determinant), noise (of each key), plain (a forward of out alone, and a backward that may fail), seed=N,
+ * threads=N.
  */
 #ifndef HARK_TESTS_ATTENTION_KERNEL_RIDGE_CASE_H
 #define HARK_TESTS_ATTENTION_KERNEL_RIDGE_CASE_H
@@ -52,7 +53,7 @@ typedef struct ridge_problem {
   char text[ATTENTION_CASE_BYTES];
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, offset, layout, seed, threads, distances, sequences;
   bool causal, rbf, unit, bound, kernel, shared, per_head, learned, power, mask, mask_heads, lengths, ragged, segments, has_offset,
-      accumulate, equal, roomy, far, dvariance, determinant, noise;
+      accumulate, equal, roomy, far, dvariance, determinant, noise, plain;
   double ridge, sigma, scale;
   double *array[RIDGE_ARRAYS]; /* inputs, NULL where absent; all of them f32 numbers */
   int64_t count[RIDGE_ARRAYS];
@@ -70,7 +71,7 @@ typedef struct ridge_results {
   hark_attention_report report;
   size_t workspace[2],
       touched[2];     /* of forward and backward: bytes that the plan asks for, and those of them, in lines of a cache, written to */
-  hark_status status; /* of the forward, with its message */
+  hark_status status; /* of the forward, or of the backward after it, with its message */
   char message[512];
 } ridge_results;
 

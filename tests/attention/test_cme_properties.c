@@ -374,18 +374,23 @@ static void test_noise(void **state) {
 static void test_wrong_noise(void **state) {
   (void)state;
   static const struct {
+    bool learned; /* the ridge is an argument of the call */
     double ridge, noise;
     const char *text;
-  } cases[] = {{1, -0.5, "item 1, head 0: the noise of key row 66 is -0.5, expected a number from 0"},
-               {1, NAN, "item 1, head 0: the noise of key row 66 is nan, expected a number from 0"},
-               {1, INFINITY, "item 1, head 0: the noise of key row 66 is inf, expected a number from 0"},
-               {0, 0, "item 1, head 0: ridge and noise of key row 66 are 0, expected one of them above 0"}};
+  } cases[] = {{false, 1, -0.5, "item 1, head 0: the noise of key row 66 is -0.5, expected a number from 0"},
+               {false, 1, NAN, "item 1, head 0: the noise of key row 66 is nan, expected a number from 0"},
+               {false, 1, INFINITY, "item 1, head 0: the noise of key row 66 is inf, expected a number from 0"},
+               {false, 0, 0, "item 1, head 0: ridge and noise of key row 66 are 0, expected one of them above 0"},
+               {true, 0, 0, "item 1, head 0: ridge and noise of key row 66 are 0, expected one of them above 0"},
+               {true, -1, 0.5, "ridge of head 0 is -1, expected a finite number from 0"},
+               {true, NAN, 0.5, "ridge of head 0 is nan, expected a finite number from 0"}};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       ridge_problem p;
       ridge_results r;
-      ridge_problem_make("cme:B2,H2,L70,D4,noise", &p);
+      ridge_problem_make(cases[k].learned ? "cme:B2,H2,L70,D4,noise,learned" : "cme:B2,H2,L70,D4,noise", &p);
       p.ridge = cases[k].ridge;
+      if (cases[k].learned) p.array[RIDGE_RIDGE][0] = cases[k].ridge;
       p.array[RIDGE_NOISE][2 * 70 + 66] = cases[k].noise;
       if (ridge_run_on(&attention_machines[m], &p, &r)) {
         assert_int_equal(r.status, HARK_INVALID_ARGUMENT);
@@ -536,6 +541,77 @@ static void test_unbounded_exponential(void **state) {
     }
 }
 
+/* The gradient by a variance needs kappa(q, q), which only the backward computes if the forward had no variance: the same range, also for
+ * a query that sees no key, and whatever dvariance is. */
+static void test_own_kernel(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    double squares; /* |q|^2 */
+  } cases[] = {{"cme:B2,H2,L70,D4,dvariance,plain", 128},
+               {"cme:B2,H2,L70,D4,dvariance,plain", 1800},
+               {"cme:B2,H2,L70,D4,dvariance,plain,causal", 64},
+               {"cme:B2,H2,L70,D4,dvariance,plain,causal,offset=-68", 1800},
+               {"cme:B2,H2,L70,D4,plain", 1800},
+               {"cme:B2,H2,L70,D4,dvariance,plain,rbf", 1800}};
+  for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+    for (int zero = 0; zero < 2; zero++)
+      for (int m = 0; m < attention_machine_count; m++) {
+        ridge_problem p;
+        ridge_results r;
+        ridge_problem_make(cases[k].text, &p);
+        memset(p.array[RIDGE_KEY], 0, (size_t)p.count[RIDGE_KEY] * sizeof(double));
+        for (int64_t row = 66; row < 69; row++) /* of item 1, head 0 */
+          for (int64_t c = 0; c < 4; c++) p.array[RIDGE_QUERY][(2 * 70 + row) * 4 + c] = (double)(float)sqrt(cases[k].squares / 4);
+        if (zero && p.dvariance) memset(p.array[RIDGE_DVARIANCE], 0, (size_t)p.count[RIDGE_DVARIANCE] * sizeof(double));
+        const double limit = attention_machines[m].type == HARK_F64 ? 300 : 40;
+        const bool fails = p.dvariance && !p.rbf && p.scale * cases[k].squares > limit;
+        if (ridge_run_on(&attention_machines[m], &p, &r)) {
+          const char *const says = fails ? "item 1, head 0, query row 66: the kernel's exponent is" : "";
+          if (r.status != (fails ? HARK_NOT_FINITE : HARK_OK) || strstr(r.message, says) == NULL)
+            fail_msg("%s on %s: %s \"%s\", expected \"%s\"", p.text, attention_machines[m].name, hark_status_name(r.status), r.message,
+                     says);
+          for (int a = RIDGE_DQUERY; a < RIDGE_ARRAYS && !fails; a++)
+            for (int64_t i = 0; r.array[a] != NULL && i < ridge_count_of(&p, (ridge_array)a); i++) assert_true(isfinite(r.array[a][i]));
+          ridge_results_free(&r);
+        }
+        ridge_problem_free(&p);
+      }
+}
+
+/* An element of a gradient that is not finite reaches its own query, and the keys that its row sees, of its sequence and head. Values do
+ * not depend on a variance, nor queries and values on a log-determinant. */
+static void test_gradients_not_finite(void **state) {
+  (void)state;
+  static const char *const cases[] = {"cme:B2,H2,L70,D4,rbf,noise,dvariance,determinant",
+                                      "cme:B2,H2,L70,D4,causal,noise,dvariance,determinant"};
+  for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+    for (int given = RIDGE_DOUT; given <= RIDGE_DLOG_DETERMINANT; given++)
+      for (int m = 0; m < attention_machine_count; m++) {
+        ridge_problem p;
+        ridge_results r;
+        ridge_problem_make(cases[k], &p);
+        const int64_t row = 2 * 70 + 30; /* item 1, head 0, row 30 */
+        p.array[given][given == RIDGE_DOUT ? row * 4 + 1 : row] = NAN;
+        if (ridge_run_on(&attention_machines[m], &p, &r)) {
+          assert_int_equal(r.status, HARK_OK);
+          for (int a = RIDGE_DQUERY; a < RIDGE_ARRAYS; a++)
+            for (int64_t i = 0; r.array[a] != NULL && i < ridge_count_of(&p, (ridge_array)a); i++) {
+              const int64_t at = a == RIDGE_DNOISE ? i : i / 4;
+              const bool apart = a == RIDGE_DVALUE ? given != RIDGE_DOUT : a == RIDGE_DQUERY && given == RIDGE_DLOG_DETERMINANT;
+              const bool finite = apart || at / 70 != 2 || (a == RIDGE_DQUERY && at != row);
+              const bool reached = !apart && at / 70 == 2 && (a == RIDGE_DQUERY ? at == row : at <= row);
+              if (a == RIDGE_DVALUE && reached && i % 4 != 1) continue; /* columns of values are apart */
+              if ((finite && !isfinite(r.array[a][i])) || (reached && isfinite(r.array[a][i])))
+                fail_msg("%s on %s: %s has a NaN, and %s[%d] is %g", p.text, attention_machines[m].name, ridge_array_names[given],
+                         ridge_array_names[a], (int)i, r.array[a][i]);
+            }
+          ridge_results_free(&r);
+        }
+        ridge_problem_free(&p);
+      }
+}
+
 /* Descriptors that are refused, one wrong field each. */
 static void test_refused_descriptors(void **state) {
   (void)state;
@@ -598,56 +674,167 @@ static void test_refused_descriptors(void **state) {
 
 #define ALIGNMENT 64 /* of the parts of a workspace */
 
-/* Statistics of rows and their gradients that do not fit are refused by name. */
+/* ---- statistics, noise and their gradients ---- */
+
+static void assert_fine(const hark_context *context, hark_status status) {
+  if (status != HARK_OK) fail_msg("%s", hark_context_message(context));
+}
+
+enum { ROWS = 4, DIM = 2, TENSORS = 6 };
+
+/* A call of one head with all of them, and three plans: with all that they need, without, and of softmax. */
+typedef struct statistic_call {
+  hark_context *context;
+  hark_attention_plan *plans[3];
+  void *workspace, *saved;
+  float rows[ROWS * DIM], out[ROWS * DIM], dkey[ROWS * DIM], numbers[TENSORS][ROWS];
+  hark_attention_args args;
+} statistic_call;
+
+static const struct {
+  const char *name, *field; /* of the descriptor, without which it is refused */
+  size_t at;
+  bool result, backward;
+} statistic_tensors[TENSORS] = {
+    {"variance", NULL, offsetof(hark_attention_args, variance), true, false},
+    {"log_determinant", NULL, offsetof(hark_attention_args, log_determinant), true, false},
+    {"noise", "has_noise", offsetof(hark_attention_args, noise), false, false},
+    {"dvariance", "has_dvariance", offsetof(hark_attention_args, dvariance), false, true},
+    {"dlog_determinant", "has_dlog_determinant", offsetof(hark_attention_args, dlog_determinant), false, true},
+    {"dnoise", "has_noise", offsetof(hark_attention_args, dnoise), true, true},
+};
+
+static hark_tensor *statistic_tensor(hark_attention_args *args, int i) {
+  return (hark_tensor *)(void *)((char *)args + statistic_tensors[i].at);
+}
+
+static void statistic_open(statistic_call *c) {
+  *c = (statistic_call){.context = attention_machine_open(&attention_machines[2], 1)};
+  size_t bytes = 0;
+  for (int i = 0; i < 3; i++) {
+    hark_attention_desc desc = hark_attention_desc_default();
+    desc.batch = desc.heads = 1;
+    desc.query_length = desc.key_length = ROWS;
+    desc.head_dim = DIM;
+    desc.normalisation = i < 2 ? HARK_NORMALISATION_CME : HARK_NORMALISATION_SOFTMAX;
+    desc.ridge = i < 2;
+    desc.has_dvariance = desc.has_dlog_determinant = desc.has_noise = i == 0;
+    assert_fine(c->context, hark_attention_plan_create(c->context, &desc, &c->plans[i]));
+    const hark_attention_sizes sizes = hark_attention_plan_sizes(c->plans[i]);
+    bytes += sizes.forward_workspace + sizes.backward_workspace + sizes.saved + ALIGNMENT;
+  }
+  c->workspace = aligned_alloc(ALIGNMENT, (bytes / ALIGNMENT + 1) * ALIGNMENT);
+  c->saved = aligned_alloc(ALIGNMENT, (bytes / ALIGNMENT + 1) * ALIGNMENT);
+  assert_true(c->workspace != NULL && c->saved != NULL);
+  c->args = (hark_attention_args){.struct_size = sizeof c->args, .workspace = c->workspace, .saved = c->saved};
+  const int64_t row_shape[] = {1, 1, ROWS, DIM}, shape[] = {1, 1, ROWS};
+  hark_tensor *const of_rows[] = {&c->args.query, &c->args.key, &c->args.value, &c->args.dout, &c->args.out, &c->args.dkey};
+  for (int i = 0; i < 6; i++)
+    assert_fine(c->context, hark_tensor_wrap(c->context,
+                                             i < 4    ? c->rows
+                                             : i == 4 ? c->out
+                                                      : c->dkey,
+                                             HARK_F32, 4, row_shape, NULL, of_rows[i]));
+  for (int i = 0; i < TENSORS; i++)
+    assert_fine(c->context, hark_tensor_wrap(c->context, c->numbers[i], HARK_F32, 3, shape, NULL, statistic_tensor(&c->args, i)));
+}
+
+static void statistic_close(statistic_call *c) {
+  for (int i = 0; i < 3; i++) hark_attention_plan_destroy(c->context, &c->plans[i]);
+  free(c->workspace);
+  free(c->saved);
+  hark_context_destroy(&c->context);
+}
+
+/* A call in the direction that takes tensor i. */
+static hark_status statistic_run(const statistic_call *c, int plan, int i, const hark_attention_args *args) {
+  return (statistic_tensors[i].backward ? hark_attention_backward : hark_attention_forward)(c->context, c->plans[plan], args);
+}
+
+static void expect_refused(const statistic_call *c, int plan, int i, const hark_attention_args *args, hark_status status,
+                           const char *says) {
+  const hark_status have = statistic_run(c, plan, i, args);
+  const char *const message = hark_context_message(c->context);
+  if (have != status || strstr(message, statistic_tensors[i].name) == NULL || strstr(message, says) == NULL)
+    fail_msg("%s: %s \"%s\", expected %s, %s", statistic_tensors[i].name, hark_status_name(have), message, hark_status_name(status), says);
+}
+
+/* Type, shape, strides, and memory that a result has too. */
 static void test_refused_statistics(void **state) {
   (void)state;
-  enum { ROWS = 4, DIM = 2 };
-  hark_context *context = attention_machine_open(&attention_machines[2], 1);
-  hark_attention_desc desc = hark_attention_desc_default();
-  desc.normalisation = HARK_NORMALISATION_CME;
-  desc.batch = desc.heads = 1;
-  desc.query_length = desc.key_length = ROWS;
-  desc.head_dim = DIM;
-  desc.ridge = 1;
-  float rows[ROWS * DIM] = {0}, results[4][ROWS * DIM];
-  void *workspace = NULL;
-  const int64_t row_shape[] = {1, 1, ROWS, DIM}, shape[] = {1, 1, ROWS}, strides[] = {ROWS * DIM, ROWS * DIM, DIM};
-  for (int flag = 0; flag < 2; flag++) {
-    hark_attention_plan *plan;
-    desc.has_dvariance = flag;
-    assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
-    hark_attention_args args = {.struct_size = sizeof args, .workspace = workspace};
-    free(workspace);
-    args.workspace = workspace = aligned_alloc(ALIGNMENT, hark_attention_plan_sizes(plan).backward_workspace + ALIGNMENT);
-    hark_tensor *const of_rows[] = {&args.query, &args.key, &args.value, &args.dout, &args.out, &args.dkey};
-    for (int i = 0; i < 6; i++)
-      assert_int_equal(hark_tensor_wrap(context, i < 4 ? rows : results[i - 4], HARK_F32, 4, row_shape, NULL, of_rows[i]), HARK_OK);
-    assert_int_equal(hark_tensor_wrap(context, results[2], HARK_F32, 3, shape, NULL, &args.dvariance), HARK_OK);
-    memset(results[2], 0, sizeof results[2]);
-    assert_int_equal(hark_attention_backward(context, plan, &args), flag ? HARK_OK : HARK_INVALID_ARGUMENT);
-    if (!flag) assert_non_null(strstr(hark_context_message(context), "dvariance is given, but the plan was made without has_dvariance"));
-    hark_attention_args wrong = args;
-    wrong.dvariance.shape[2] = ROWS - 1;
-    assert_int_equal(hark_attention_backward(context, plan, &wrong), flag ? HARK_SHAPE_MISMATCH : HARK_INVALID_ARGUMENT);
-    wrong = args;
-    assert_int_equal(hark_tensor_wrap(context, results[2], HARK_F32, 3, shape, strides, &wrong.dvariance), HARK_OK);
-    assert_int_equal(hark_attention_backward(context, plan, &wrong), HARK_INVALID_ARGUMENT);
-    wrong = args;
-    wrong.dvariance.data = results[1]; /* dkey */
-    if (flag) {
-      assert_int_equal(hark_attention_backward(context, plan, &wrong), HARK_INVALID_ARGUMENT);
-      assert_non_null(strstr(hark_context_message(context), "dkey and dvariance share memory"));
-      wrong = args; /* without dout, which is zero then, too */
-      float expected[ROWS * DIM];
-      memcpy(expected, results[1], sizeof expected);
-      wrong.dout = (hark_tensor){0};
-      assert_int_equal(hark_attention_backward(context, plan, &wrong), HARK_OK);
-      assert_memory_equal(results[1], expected, sizeof expected);
-    }
-    hark_attention_plan_destroy(context, &plan);
+  statistic_call c;
+  statistic_open(&c);
+  const int64_t shape[] = {1, 1, ROWS}, strides[] = {2 * ROWS, 2 * ROWS, 2};
+  for (int i = 0; i < TENSORS; i++) {
+    assert_fine(c.context, statistic_run(&c, 0, i, &c.args));
+    hark_attention_args wrong = c.args;
+    double wide[ROWS];
+    assert_fine(c.context, hark_tensor_wrap(c.context, wide, HARK_F64, 3, shape, NULL, statistic_tensor(&wrong, i)));
+    expect_refused(&c, 0, i, &wrong, HARK_INVALID_ARGUMENT, "is f64, expected f32");
+    wrong = c.args;
+    statistic_tensor(&wrong, i)->shape[2] = ROWS - 1;
+    expect_refused(&c, 0, i, &wrong, HARK_SHAPE_MISMATCH, "expected [1, 1, 4]");
+    wrong = c.args;
+    float apart[2 * ROWS] = {0};
+    assert_fine(c.context, hark_tensor_wrap(c.context, apart, HARK_F32, 3, shape, strides, statistic_tensor(&wrong, i)));
+    if (statistic_tensors[i].field == NULL || statistic_tensors[i].field[strlen("has_")] == 'd')
+      expect_refused(&c, 0, i, &wrong, HARK_INVALID_ARGUMENT, "is strided, expected contiguous");
+    else
+      assert_fine(c.context, statistic_run(&c, 0, i, &wrong)); /* noise has any strides */
+    wrong = c.args;
+    statistic_tensor(&wrong, i)->data = statistic_tensors[i].backward ? c.dkey : c.out;
+    expect_refused(&c, 0, i, &wrong, HARK_INVALID_ARGUMENT, "share memory");
+    wrong = c.args;
+    if (statistic_tensors[i].result) statistic_tensor(&wrong, i)->data = c.rows; /* an input */
+    if (statistic_tensors[i].result) expect_refused(&c, 0, i, &wrong, HARK_INVALID_ARGUMENT, "share memory");
   }
-  free(workspace);
-  hark_context_destroy(&context);
+  statistic_close(&c);
+}
+
+/* Each alone with a plan that has no place for it. */
+static void test_unplanned_statistics(void **state) {
+  (void)state;
+  statistic_call c;
+  statistic_open(&c);
+  for (int i = 0; i < TENSORS; i++)
+    for (int plan = 1; plan < 3; plan++) {
+      hark_attention_args wrong = c.args;
+      for (int k = 0; k < TENSORS; k++)
+        if (k != i) *statistic_tensor(&wrong, k) = (hark_tensor){0};
+      const char *const field = statistic_tensors[i].field;
+      float sums[ROWS] = {0};
+      const int64_t shape[] = {1, 1, ROWS};
+      if (plan == 2) assert_fine(c.context, hark_tensor_wrap(c.context, sums, HARK_F32, 3, shape, NULL, &wrong.log_sum_exp));
+      if (plan == 1 && field == NULL)
+        assert_fine(c.context, statistic_run(&c, plan, i, &wrong)); /* variance and log_determinant need none */
+      else if (plan == 2 && strstr(statistic_tensors[i].name, "noise") == NULL)
+        expect_refused(&c, plan, i, &wrong, HARK_UNSUPPORTED, "is given with normalisation softmax, which has none");
+      else
+        expect_refused(&c, plan, i, &wrong, HARK_INVALID_ARGUMENT, i == TENSORS - 1 ? "noise" : field);
+    }
+  statistic_close(&c);
+}
+
+/* Without dout, which is zero then. */
+static void test_statistics_alone(void **state) {
+  (void)state;
+  statistic_call c;
+  statistic_open(&c);
+  for (int i = 0; i < ROWS * DIM; i++) c.rows[i] = 0.25f * (float)i - 0.5f;
+  for (int i = 0; i < ROWS; i++) c.numbers[3][i] = c.numbers[4][i] = (float)i - 1.5f; /* dvariance, dlog_determinant */
+  for (int alone = 0; alone < 2; alone++) {
+    hark_attention_args args = c.args;
+    float zeros[ROWS * DIM] = {0}, expected[ROWS * DIM];
+    *statistic_tensor(&args, 3 + alone) = (hark_tensor){0};
+    args.dout.data = zeros;
+    assert_fine(c.context, hark_attention_backward(c.context, c.plans[0], &args));
+    memcpy(expected, c.dkey, sizeof expected);
+    args.dout = (hark_tensor){0};
+    memset(c.dkey, 0xff, sizeof c.dkey);
+    assert_fine(c.context, hark_attention_backward(c.context, c.plans[0], &args));
+    assert_memory_equal(c.dkey, expected, sizeof expected);
+  }
+  statistic_close(&c);
 }
 
 /* Counted operations against a count row by row. */
@@ -787,8 +974,12 @@ int main(void) {
       cmocka_unit_test(test_unbounded_exponential),
       cmocka_unit_test(test_overflow),
       cmocka_unit_test(test_far_apart),
+      cmocka_unit_test(test_own_kernel),
+      cmocka_unit_test(test_gradients_not_finite),
       cmocka_unit_test(test_refused_descriptors),
       cmocka_unit_test(test_refused_statistics),
+      cmocka_unit_test(test_unplanned_statistics),
+      cmocka_unit_test(test_statistics_alone),
       cmocka_unit_test(test_operations),
       cmocka_unit_test(test_plan),
       cmocka_unit_test(test_memory),

@@ -355,6 +355,16 @@ static void wrong_numbers_name_head_and_row(void **state) {
       {"cme:B1,H2,L40,D4,causal", RIDGE_KEY, (40 + 21) * 4, 100, HARK_NOT_FINITE, "item 0, head 1, key row 21: the kernel's exponent is"},
       {"cme:B1,H2,L40,D4,causal", RIDGE_QUERY, (40 + 30) * 4, 1e4, HARK_NOT_FINITE,
        "item 0, head 1, query row 30: the kernel's exponent is"},
+      {"cme:B1,H3,L40,D4,causal,rbf,noise", RIDGE_NOISE, 2 * 40 + 33, -1, HARK_INVALID_ARGUMENT,
+       "item 0, head 2: the noise of key row 33 is -1, expected a number from 0"},
+      {"cme:B1,H3,L40,D4,causal,noise", RIDGE_NOISE, 40 + 1, NAN, HARK_INVALID_ARGUMENT,
+       "item 0, head 1: the noise of key row 1 is nan, expected a number from 0"},
+      {"cme:B1,H3,L40,D4,causal,unit,noise", RIDGE_NOISE, 39, INFINITY, HARK_INVALID_ARGUMENT,
+       "item 0, head 0: the noise of key row 39 is inf, expected a number from 0"},
+      {"cme:B1,H3,L40,D4,causal,rbf,noise,ridge=0", RIDGE_NOISE, 40 + 17, 0, HARK_INVALID_ARGUMENT,
+       "item 0, head 1: ridge and noise of key row 17 are 0, expected one of them above 0"},
+      {"cme:B1,H3,L40,D4,causal,rbf,noise,learned", RIDGE_RIDGE, 0, INFINITY, HARK_INVALID_ARGUMENT,
+       "ridge of head 0 is inf, expected a finite number from 0"},
   };
   static double out[MOST_NUMBERS];
   for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++)
@@ -396,6 +406,10 @@ static void wrong_calls_are_refused(void **state) {
                {"room for 4 tokens, expected 1 + 4", 1, 1},
                {"ridge is 0, expected a finite number above 0", 2, 0},
                {"ridge is nan", 2, NAN},
+               {"ridge is -1, expected a finite number above 0", 2, -1},
+               {"ridge is -1, expected a finite number from 0", 12, -1},
+               {"ridge is inf, expected a finite number from 0", 12, INFINITY},
+               {"noise has [1, 5, 2], expected [1, 4, 2]", 13, 5},
                {"sigma is -1", 3, -1},
                {"scale is 0", 4, 0},
                {"bound is 1000000, expected 0 to", 5, 1e6},
@@ -408,6 +422,8 @@ static void wrong_calls_are_refused(void **state) {
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     text t = text_open(context, &p, HARK_F64, 0);
     hark_kernel_ridge_decode_attributes attributes = attributes_of(&t, 0);
+    double noise[5 * 2] = {0};
+    const int64_t noise_shape[] = {1, wrong[i].field == 13 ? (int64_t)wrong[i].value : 4, 2};
     if (p.value_dim != 4) fail();
     hark_tensor inputs[HARK_RIDGE_DECODE_INPUTS] = {t.rows[0], t.rows[1], t.rows[2], t.cache[0], t.cache[1], t.cache[2]};
     inputs[HARK_RIDGE_DECODE_LOG_KERNEL] = t.terms[2];
@@ -424,6 +440,11 @@ static void wrong_calls_are_refused(void **state) {
       case 8: inputs[HARK_RIDGE_DECODE_FACTOR].shape[2] = whole; break;
       case 9: inputs[HARK_RIDGE_DECODE_CACHED_KEY].shape[2] = whole; break;
       case 10: inputs[HARK_RIDGE_DECODE_LOG_KERNEL].shape[1] = whole; break;
+      case 12:
+      case 13:
+        assert_fine(context, hark_tensor_wrap(context, noise, HARK_F64, 3, noise_shape, NULL, &inputs[HARK_RIDGE_DECODE_NOISE]));
+        if (wrong[i].field == 12) attributes.ridge = wrong[i].value;
+        break;
       default: assert_fine(context, hark_tensor_describe(context, HARK_F64, 1, &three, &inputs[HARK_RIDGE_DECODE_LOG_RIDGE]));
     }
     for (int k = 0; k < HARK_RIDGE_DECODE_INPUTS; k++) /* contiguous again */

@@ -37,6 +37,8 @@ double hark_reference_ridge_exponent(const ridge_head *h, const double *x, const
 double hark_reference_ridge_log_kernel(const ridge_head *h, int64_t distance);
 /* kappa(q, k_i) for the keys that the row sees, into `out`; false, with a record, if one is out of range. */
 bool hark_reference_ridge_kernels(const ridge_head *h, int64_t row, int64_t seen, double *out);
+/* log kappa(q, q), with G(0), of the row whose query was read; false, with a record, if it is out of range. */
+bool hark_reference_ridge_own(const ridge_head *h, int64_t row, double *out);
 /* The index of a row in variance and other tensors [B, H, Lq]. */
 int64_t hark_reference_ridge_statistic(const ridge_head *h, int64_t row);
 /* x <- R^-1 x and x <- R^-T x with the leading n rows and columns of R. */

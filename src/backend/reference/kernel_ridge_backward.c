@@ -79,7 +79,9 @@ static void backward_row(const ridge_head *h, int64_t row, double *dmatrix, doub
   const double dvariance =
       args->dvariance.type != HARK_NONE ? dense_get(&args->dvariance, hark_reference_ridge_statistic(h, row)) * exp(h->is.shift) : 0;
   double *weight = h->rows[0], *db = h->rows[1], *dquery = h->sums;
+  double own;
   if (!hark_reference_ridge_query(h, row) || !hark_reference_ridge_kernels(h, row, seen, weight)) return;
+  if (args->dvariance.type != HARK_NONE && !hark_reference_ridge_own(h, row, &own)) return;
   hark_reference_ridge_solve(h, seen, weight);
   hark_reference_ridge_solve_transposed(h, seen, weight);
   for (int64_t i = 0; i < seen; i++) {

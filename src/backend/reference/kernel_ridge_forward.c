@@ -247,6 +247,13 @@ bool hark_reference_ridge_kernels(const ridge_head *h, int64_t row, int64_t seen
   return true;
 }
 
+bool hark_reference_ridge_own(const ridge_head *h, int64_t row, double *out) {
+  *out = hark_reference_ridge_exponent(h, h->query, h->query) + hark_reference_ridge_log_kernel(h, 0);
+  if (*out <= hark_ridge_exponent_limit(h->at.desc->type)) return true;
+  hark_ridge_trouble(h->record, h->system, HARK_RIDGE_QUERY_RANGE, h->at.sequence->query_row + row, *out);
+  return false;
+}
+
 int64_t hark_reference_ridge_statistic(const ridge_head *h, int64_t row) {
   return (h->at.sequence->item * h->at.desc->heads + h->at.head) * h->at.args->query.shape[2] + h->at.sequence->query_row + row;
 }
@@ -281,11 +288,8 @@ static bool forward_row(const ridge_head *h, int64_t row) {
   if (args->log_determinant.type != HARK_NONE)
     dense_put(&args->log_determinant, hark_reference_ridge_statistic(h, row), determinant(h, seen));
   if (args->variance.type == HARK_NONE) return true;
-  const double own = hark_reference_ridge_exponent(h, h->query, h->query) + hark_reference_ridge_log_kernel(h, 0);
-  if (!(own <= hark_ridge_exponent_limit(h->at.desc->type))) {
-    hark_ridge_trouble(h->record, h->system, HARK_RIDGE_QUERY_RANGE, h->at.sequence->query_row + row, own);
-    return false;
-  }
+  double own;
+  if (!hark_reference_ridge_own(h, row, &own)) return false;
   dense_put(&args->variance, hark_reference_ridge_statistic(h, row), hark_larger(exp(own) - squares, 0) * exp(h->is.shift));
   return true;
 }

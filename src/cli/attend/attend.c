@@ -404,10 +404,10 @@ const hark_command hark_command_attend = {
         "    at least L\n"
         "  query_mask [B or 1,L] (U8 or BOOL, 0: not a query) and hierarchical_bias [H or 1,4*NR-1] are optional input\n"
         "  mask is by key only, [B or 1,1,1,L]\n"
-        "Output: out, and log_sum_exp [B,H,Lq] or, with cme, variance and log_determinant [B,H,Lq]. With dout also dq, dk, dv,\n"
-        "dattention_bias, dlog_kernel, dforget, dcontextual, dhierarchical_bias, drotary_rates, dridge [1] and dnoise with cme, and\n"
-        "dsigma [1] with rbf. With --positional also dpositional [kernels, parameters], with respect to the parameters as in EXPR\n"
-        "(l, tau, ...) and in their order.\n"
+        "Output: out, and log_sum_exp [B,H,Lq] or, with cme, variance and log_determinant [B,H,Lq]. If gradients are requested,\n"
+        "also dq, dk, dv, dattention_bias, dlog_kernel, dforget, dcontextual, dhierarchical_bias, drotary_rates, dridge [1] and\n"
+        "dnoise with cme, and dsigma [1] with rbf. With --positional also dpositional [kernels, parameters], with respect to the\n"
+        "parameters as in EXPR (l, tau, ...) and in their order.\n"
         "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",
     .tables = {&table},
     .check = check,

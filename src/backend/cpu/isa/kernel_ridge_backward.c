@@ -7,7 +7,7 @@
  * With D the diagonal matrix of dvariance, causal or not, also by panels (not causal: nothing is hidden):
  *     db = U^-1 (X dY' - z D),  -2 dM += w db' + db w',  dkappa(K, Q) = db - w D,  dkappa(q, q) = D
  * With g_i the sum of dlog_determinant over the rows that see key i:
- *     dM += U^-1 diag(g) U'^-1, for 64 keys at a time: w = U^-1 of their unit vectors, db = - w diag(g),  -2 dM += w db' + db w'
+ *     dM += U^-1 diag(g) U'^-1, for 64 keys at a time: w = U^-1 of their unit vectors, db = - w diag(g),  -2 dM += 2 w db'
  * Then, with s the exponent of kappa = exp(s) and ds = dkappa kappa,
  *     exp: dq = scale sum ds k, dk = scale sum ds q;   rbf: dq = scale sum ds (k - q), dk = scale sum ds (q - k),  scale = 1 / sigma^2
  *     dlogG[t] = sum of ds at distance t;   dlambda = trace dM;   dnoise = diagonal of dM;   dsigma = -(<q, dq> + <k, dk>) / sigma, s being
@@ -108,6 +108,7 @@ typedef struct panel {
   ridge_side side;
   double along; /* <q, dq> + <k, dk> of pairs whose gradients come from differences */
   bool has_dvariance;
+  bool symmetric;                   /* w db' is equal to db w' */
   float dvariance[HARK_RIDGE_TILE]; /* times e^shift, by which the variance was multiplied */
 } panel;
 
@@ -367,7 +368,8 @@ static void causal_z(void *data, int64_t index, int worker) {
   fill_z(data, (int)index * RIDGE_BLOCK_LANES, RIDGE_BLOCK_LANES);
 }
 
-/* Columns j of -2 dM += w db' + db w', tiles i <= j, transposed: [db_j'; w_j']. The last columns are the longest. */
+/* Columns j of -2 dM += w db' + db w', tiles i <= j, transposed: [db_j'; w_j']; if symmetric, += 2 w db'. The last columns are the
+ * longest. */
 static void causal_matrix(void *data, int64_t index, int worker) {
   const panel *at = data;
   const int64_t j = at->tiles - 1 - index;
@@ -375,8 +377,8 @@ static void causal_matrix(void *data, int64_t index, int worker) {
   ridge_tiles h;
   HARK_ISA(hark_cpu_ridge_join)(at->h, worker, &h);
   const float *w = h.pair + j * HARK_RIDGE_TILE * row;
-  hark_pack_transposed(w + HARK_RIDGE_TILE, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 1.0f, h.turned);
-  hark_pack_transposed(w, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 1.0f, h.turned + HARK_RIDGE_TILE_FLOATS);
+  hark_pack_transposed(w + HARK_RIDGE_TILE, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, at->symmetric ? 2.0f : 1.0f, h.turned);
+  if (!at->symmetric) hark_pack_transposed(w, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 1.0f, h.turned + HARK_RIDGE_TILE_FLOATS);
   for (int64_t i = 0; i <= j; i++) {
     const hark_ridge_product p = {.a = h.turned,
                                   .a_row = HARK_RIDGE_TILE,
@@ -386,7 +388,7 @@ static void causal_matrix(void *data, int64_t index, int worker) {
                                   .c = h.matrix + ridge_tile(&h, i, j),
                                   .c_row = HARK_RIDGE_TILE,
                                   .rows = HARK_RIDGE_TILE,
-                                  .depth = 2 * HARK_RIDGE_TILE,
+                                  .depth = (at->symmetric ? 1 : 2) * HARK_RIDGE_TILE,
                                   .width = HARK_RIDGE_TILE,
                                   .next = i < j ? h.matrix + ridge_tile(&h, i + 1, j) : NULL};
     hark_ridge_add(&p);
@@ -460,9 +462,9 @@ static void determinant_gradients(const ridge_tiles *h) {
   const float *given = ridge_statistic(h, &h->run->args->dlog_determinant, 0);
   double sum = 0;
   int64_t row = h->sequence->query_count;
-  for (int64_t tile = h->tiles - 1; tile >= 0; tile--) {
+  for (int64_t tile = h->tiles - 1; tile >= 0 && !hark_cancel_now(h->memory->context); tile--) {
     float sums[HARK_RIDGE_TILE] = {0};
-    panel at = {.h = h, .tiles = tile + 1};
+    panel at = {.h = h, .tiles = tile + 1, .symmetric = true};
     for (int i = HARK_RIDGE_TILE - 1; i >= 0; i--) {
       const int64_t key = tile * HARK_RIDGE_TILE + i;
       while (row > 0 && ridge_seen_keys(h, row - 1) > key) sum += (double)given[--row];
