@@ -297,7 +297,7 @@ typedef struct hark_attention_args {
   hark_tensor dcontextual; /* backward: shape of contextual; a first stride of 0 requests the sum over heads */
 
   /* CME, backward, with has_dvariance: [B, H, Lq] contiguous, the gradient by variance, which adds to dquery, dkey, dlog_kernel, dridge,
-   * dsigma, dnoise; absent: 0. Then dout may be absent, which is 0 too, and out with it. The forward need not have computed the variance. */
+   * dsigma, dnoise; absent: 0. Then dout may be absent, which is 0 too, and out with it. The forward need not compute the variance. */
   hark_tensor dvariance;
 
   /* CME, optional: [B, H, Lq] contiguous: log det M, M as for variance, over the keys that the query sees. Without causal, all rows of a
