@@ -58,9 +58,9 @@ static void test_lengths(void **state) {
 static void test_options(void **state) {
   (void)state;
   static const char *const cases[] = {
-      "hierarchical:B1,H1,L2800,D6,V4,N4,grid=70",
-      "hierarchical:B1,H1,L2790,D4,V6,N4,grid=40,exact",
-      "hierarchical:B1,H1,L2450,D3,V2,N16,grid=50",
+      "hierarchical:B1,H1,L1330,D6,V4,N4,grid=70",
+      "hierarchical:B1,H1,L1190,D4,V6,N4,grid=40,exact",
+      "hierarchical:B1,H1,L1150,D3,V2,N16,grid=50",
       "hierarchical:B2,H4,K2,L320,D16,N4,grid=20",
       "hierarchical:B2,H6,K3,L317,D8,V33,N4,grid=20,exact",
       "hierarchical:B1,H2,L700,D64,N16,grid=28",
@@ -195,9 +195,9 @@ static void test_small_is_dense(void **state) {
 /* The same bits with 1 to 4 threads, one head or many, in every result. */
 static void test_threads(void **state) {
   (void)state;
-  static const char *const cases[] = {"hierarchical:B1,H1,L2790,D16,N4,grid=70",       "hierarchical:B1,H2,K1,L2790,D16,N16,grid=45,exact",
+  static const char *const cases[] = {"hierarchical:B1,H1,L1330,D16,N4,grid=70",       "hierarchical:B1,H2,K1,L1200,D16,N16,grid=45,exact",
                                       "hierarchical:B2,H4,K2,L900,D8,N4,grid=31",      "hierarchical:B1,H1,L600,D8,N4,grid=1,dropout=0.2",
-                                      "hierarchical:B3,H1,L700,D8,N4,grid=25,lengths", "hierarchical:B1,H1,L2000,D8,N64,grid=45"};
+                                      "hierarchical:B3,H1,L700,D8,N4,grid=25,lengths", "hierarchical:B1,H1,L1200,D8,N64,grid=45"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (int m = 0; m < attention_machine_count; m++) {
       attention_results first = {0};
