@@ -68,10 +68,10 @@ hark_status hark_engine_rows_find(hark_context *context, hark_engine_rows *rows,
 
 hark_status hark_engine_rows_targets(hark_context *context, const hark_engine_rows *rows, const int32_t *targets, int64_t count,
                                      const int32_t **out) {
-  int32_t *const own = rows->host + rows->index.shape[0];
   int64_t next = 0;
   *out = targets;
   if (rows->count == 0) return HARK_OK;
+  int32_t *const own = rows->host + rows->index.shape[0];
   for (int64_t i = 0; i < count; i++) {
     const bool has_logits = next < rows->count && rows->host[next] == i;
     if (has_logits) own[next++] = targets[i];
