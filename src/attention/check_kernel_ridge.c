@@ -228,7 +228,7 @@ hark_status hark_attention_check_ridge(hark_context *context, const hark_attenti
  *               causal: two solves with R^T p^2 per query, dM = - sum of z dB^T p^2
  *               full with dvariance: R^-1 kappa(K, Q), M^-1 kappa(K, Q) and their outer products, m n^2 / 2 each
  *               dlog_determinant: R^-1 and R^-T diag R^-1, n^3 / 6 each
- *               dquadratic: causal the same for each value feature, full n dv
+ *               dquadratic: causal p^2 dv per query, full 2 n dv
  *               both: dY products pairs (2 dv), gradients of logits to q and k pairs 2 d and n^2 d */
 /* Sums over causal rows of the visible keys, and of their squares: row r sees r + Lk - Lq + 1 keys, limited to 0 .. Lk. */
 static void count_causal(const hark_attention_desc *desc, double *seen, double *squares) {
@@ -252,6 +252,6 @@ double hark_attention_ridge_operations(const hark_attention_desc *desc, bool bac
     total += (desc->causal ? 2 * squares : pairs * dv + 3 * n * n * dv / 2) + 2 * pairs * dv + 2 * pairs * d + n * n * d;
   if (backward && desc->has_dvariance != 0 && !desc->causal) total += 3 * m * n * n / 2;
   if (backward && desc->has_dlog_determinant != 0) total += n * n * n / 3;
-  if (backward && desc->has_dquadratic != 0) total += desc->causal ? dv * n * n * n / 3 : 2 * n * dv;
+  if (backward && desc->has_dquadratic != 0) total += desc->causal ? dv * squares : 2 * n * dv;
   return 2 * total * (double)desc->batch * (double)desc->heads;
 }
