@@ -111,6 +111,7 @@ static void quadratic_gradients(const ridge_head *h, int64_t row, double *dmatri
   double *a = h->rows[0];
   for (int64_t c = 0; c < dv; c++) {
     const double dquadratic = dense_get(&args->dquadratic, first + c) * exp(-h->is.shift);
+    if (dquadratic == 0) continue; /* usually of all rows but one */
     for (int64_t i = 0; i < seen; i++) a[i] = h->solved[i * dv + c];
     hark_reference_ridge_solve_transposed(h, seen, a);
     for (int64_t i = 0; i < seen; i++) {

@@ -385,7 +385,7 @@ static void fill_z(const panel *at, int lane, int width) {
     float *z = h->pair + key * row + lane;
     for (int i = 0; i < HARK_RIDGE_TILE; i++) memcpy(z + i * row, kernel + i * HARK_RIDGE_TILE, (size_t)width * sizeof *z);
     HARK_ISA(hark_cpu_ridge_solve_rows)(h, tile, h->pair + lane, row, width, ridge_above(h, tile, at->first + lane));
-    if (h->desc->causal) HARK_ISA(hark_cpu_ridge_hide)(tile, at->first + lane, z, row, width);
+    HARK_ISA(hark_cpu_ridge_hide)(tile, at->first + lane, z, row, width);
   }
 }
 
@@ -398,7 +398,7 @@ static void causal_fill(void *data, int64_t tile, int worker) {
   (void)worker;
   fill_kernels(at, tile);
   product_of_rows(h, h->solved + key * h->dvp, h->dout_lanes, false, dz, row);
-  if (h->desc->causal) HARK_ISA(hark_cpu_ridge_hide)(tile, at->first, dz, row, HARK_RIDGE_TILE);
+  HARK_ISA(hark_cpu_ridge_hide)(tile, at->first, dz, row, HARK_RIDGE_TILE);
 }
 
 static void causal_z(void *data, int64_t index, int worker) {

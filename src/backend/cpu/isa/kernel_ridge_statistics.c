@@ -5,7 +5,7 @@
  *     log det       dM += U^-1 diag(g) U'^-1:  w_i = U^-1 e_i,    dM += g_i w_i w_i',  g_i the sum of dlog_determinant over rows that see i
  *     causal quad   row n sees keys up to i:   w_i = U^-1 (X)_i,  dM -= g_i w_i w_i',  dV += 2 g_i w_i,  g_i the sum over such rows
  *     full quad     alpha = U^-1 X of every column:  dM -= alpha diag(g) alpha',  dV += 2 alpha diag(g),  g the sum over all rows
- * Cost in multiply-adds: n^3 / 3 each (causal quad: for each column), full quad n dv. Sources: docs/mathematics/kernel-ridge.md.
+ * Cost in multiply-adds: n^3 / 3 each (causal quad: for each column), full quad 2 n dv. Sources: docs/mathematics/kernel-ridge.md.
  */
 #include "core/cancel.h"
 #include "kernel_ridge_tile.h"
@@ -103,13 +103,17 @@ static void add_values(const columns *c, const float *weights, float *dvalues) {
   }
 }
 
-/* dquadratic of a row of the sequence, times e^-shift, by which the quadratic form was multiplied. */
+/* dquadratic of a row of the sequence. */
 static double given_quadratic(const ridge_tiles *h, int64_t row, int64_t feature) {
-  return (double)ridge_row(&h->run->args->dquadratic, h->sequence, h->head, h->sequence->query_row + row)[feature] * exp(-h->is.shift);
+  return (double)ridge_row(&h->run->args->dquadratic, h->sequence, h->head, h->sequence->query_row + row)[feature];
 }
+
+/* The factor of sums of dquadratic: M was divided by e^shift. */
+static double gain_of(const ridge_tiles *h) { return exp(-h->is.shift); }
 
 /* One column of the values. */
 static void give_prefixes(const ridge_tiles *h, int64_t feature) {
+  const double gain = gain_of(h);
   int64_t row = h->sequence->query_count;
   for (int64_t end = h->tiles; end > 0 && !hark_cancel_now(h->memory->context); end -= 2) {
     const columns c = {.h = h, .first = hark_max(0, end - 2), .end = end, .solved = h->solved + feature};
@@ -119,7 +123,7 @@ static void give_prefixes(const ridge_tiles *h, int64_t feature) {
     for (int lane = lanes_of(&c) - 1; lane >= 0; lane--) {
       double sum = 0;
       while (row > 0 && ridge_seen_keys(h, row - 1) > first + lane) sum += given_quadratic(h, --row, feature);
-      weights[lane] = (float)sum;
+      weights[lane] = (float)(gain * sum);
       any = any || sum != 0;
     }
     if (!any) continue;
@@ -134,9 +138,11 @@ void HARK_ISA(hark_cpu_ridge_give_prefixes)(const ridge_tiles *h) {
 }
 
 void HARK_ISA(hark_cpu_ridge_add_quadratics)(const ridge_tiles *h) {
+  const double gain = gain_of(h);
   for (int64_t feature = 0; feature < h->desc->value_dim; feature++) {
     double sum = 0;
     for (int64_t row = 0; row < h->sequence->query_count; row++) sum += given_quadratic(h, row, feature);
+    sum *= gain;
     for (int64_t i = 0; i < h->keys; i++) h->dvalues[i * h->dvp + feature] += (float)(sum * (double)h->solved[i * h->dvp + feature]);
   }
 }
