@@ -410,10 +410,9 @@ const hark_command hark_command_attend = {
         "  query_mask [B or 1,L] (U8 or BOOL, 0: not a query) and hierarchical_bias [H or 1,4*NR-1] are optional input\n"
         "  mask is by key only, [B or 1,1,1,L]\n"
         "Output: out, and log_sum_exp [B,H,Lq] or, with cme, variance and log_determinant [B,H,Lq] and quadratic [B,H,Lq,dv]\n"
-        "(V^T M^-1 V of each column of v). If gradients are requested, also dq, dk, dv, dattention_bias, dlog_kernel, dforget, "
-        "dcontextual, dhierarchical_bias, drotary_rates, dridge [1] and\n"
-        "dnoise with cme, and dsigma [1] with rbf. With --positional also dpositional [kernels, parameters], with respect to the\n"
-        "parameters as in EXPR (l, tau, ...) and in their order.\n"
+        "(V^T M^-1 V of each column of v). If gradients are requested, also dq, dk, dv, dattention_bias, dlog_kernel, dforget,\n"
+        "dcontextual, dhierarchical_bias, drotary_rates, dridge [1] and dnoise with cme, and dsigma [1] with rbf. With --positional\n"
+        "also dpositional [kernels, parameters], with respect to the parameters as in EXPR (l, tau, ...) and in their order.\n"
         "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",
     .tables = {&table},
     .check = check,
