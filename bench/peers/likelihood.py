@@ -1,4 +1,4 @@
-"""The likelihood of a Gaussian process by hark.posterior in float64, beside scikit-learn and GPyTorch.
+"""The likelihood of a Gaussian process by hark.posterior in float64, compared with scikit-learn and GPyTorch.
 
     likelihood.py [--length 200] [--dim 3] [--seeds 3]
 

@@ -114,13 +114,13 @@ typedef struct hark_attention_desc {
    * and hierarchy_block is the number of cells of a square block: 4, 16, 64, ..., a power of 4. Partition neighbour, constant
    * interpolation, coarse_query mean or exact; not causal, no hierarchical_bias, no log_kernel. The last row may be incomplete. */
   int64_t grid_columns;
-  /* 0, or 1 with CME: backwards may carry dvariance. Full attention then needs the memory of a causal backward, and more operations. In 64
-   * bits, like product_type. */
+  /* 0, or 1 with CME: backwards may carry dvariance. Full attention then needs a little more memory than a causal backward, and more
+   * operations. In 64 bits, like product_type. */
   int64_t has_dvariance;
   int64_t has_dlog_determinant; /* the same for dlog_determinant */
   int64_t has_noise;            /* 0, or 1 with CME: calls carry noise. ridge may then be 0 */
-  /* 0, or 1 with CME: backwards may carry dquadratic. Full attention then needs no more memory; causal attention needs L^3 / 3 more
-   * multiply-adds for each value feature. */
+  /* 0, or 1 with CME: backwards may carry dquadratic. Full attention then needs no more memory. Causal attention needs L^3 / 3 more
+   * multiply-adds for each value feature (L queries and keys). */
   int64_t has_dquadratic;
 } hark_attention_desc;
 
@@ -315,12 +315,12 @@ typedef struct hark_attention_args {
   hark_tensor noise;
   hark_tensor dnoise; /* backward: shape of noise */
 
-  /* CME, optional: [B, H, Lq, dv] in strides like those of out: V_c^T M^-1 V_c for each column c of the values, M and V over the keys that
-   * the query sees. Without causal, all rows of a sequence and head are equal. 0 for a query that sees none, and for a row of no sequence.
-   * A number beyond the range of the type is infinite. */
+  /* CME, optional: [B, H, Lq, dv] in any strides whose last is 1: V_c^T M^-1 V_c for each column c of the values, M and V over the keys
+   * that the query sees. Without causal, all rows of a sequence and head are equal. 0 for a query that sees none, and for a row of no
+   * sequence. A number beyond the range of the type is infinite. */
   hark_tensor quadratic;
-  hark_tensor dquadratic; /* backward, with has_dquadratic: as dvariance, the gradient by quadratic, in strides like those of dout. It adds
-                           * to dvalue too, and not to dquery */
+  hark_tensor dquadratic; /* backward, with has_dquadratic: the gradient by quadratic, of the same shape, in any strides whose last is 1. It
+                           * adds to dvalue too, but not to dquery. As with dvariance, dout may then be absent */
 } hark_attention_args;
 
 /* Bits of hark_attention_args.accumulate: the gradient is added to what is there. */

@@ -85,7 +85,7 @@ typedef struct ridge_tiles {
   double *apart_along;                     /* rbf: -sum of ds |x - y|^2 of such pairs of keys, by tile */
 } ridge_tiles;
 
-/* True if the backward sums dM in a triangle of its own: queries of causal attention have separate systems, and variances and determinants
+/* True if the backward sums dM in a separate triangle: queries of causal attention have separate systems, and variances and determinants
  * have contributions of full rank. Otherwise dM comes from alpha and dV alone. */
 static inline bool ridge_has_matrix(const hark_attention_desc *desc) {
   return desc->causal || desc->has_dvariance != 0 || desc->has_dlog_determinant != 0;
