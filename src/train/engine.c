@@ -7,6 +7,8 @@
 #include "backend/backend.h"
 #include "train/update.h"
 
+#define NINETY_PERCENT 1.6448536269514727 /* deviations on each side of the mean, of an interval with a probability of .9 */
+
 /* The tokens of a window that this process has. */
 static hark_share own_rows(const hark_engine *engine) {
   return hark_engine_sequence(engine) != NULL ? hark_sequence_own_rows(&engine->sequence) : (hark_share){0, engine->config->model.context};
@@ -172,7 +174,13 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   hark_tape_reset(engine->tape);
   hark_tape_set_recording(engine->tape, forward->training);
   HARK_TRY(hark_packed_batch_begin(&packing->read, batch, forward, &input));
-  *predicted = 0;
+    *predicted = 0;
+  if (engine->task.tables) {
+    HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, predicted));
+    HARK_TRY(hark_network_gaussian_loss(engine->tape, *predicted, packing->read.asked, weight, loss));
+    engine->total = *loss;
+    return HARK_OK;
+  }
   if (hark_engine_has_vectors(engine)) {
     const hark_tensor numbers = hark_tensor_front(&packing->responses, 2, responses);
     HARK_TRY(hark_tape_leaf(engine->tape, &numbers, NULL, &target));
@@ -214,8 +222,9 @@ static hark_status evaluation_packed_pass(hark_context *context, hark_engine *en
 
 /* Measures a step of the most examples with `tokens` tokens. */
 static hark_status measure_packed(hark_context *context, hark_engine *engine, int64_t tokens) {
-  const hark_example_batch most = {
+    hark_example_batch most = {
       .rows = engine->packing->read.most.examples, .tokens = tokens, .longest = hark_min(tokens, engine->network->config.context)};
+  if (engine->task.tables) most.context_rows = tokens / 2; /* each part may be a whole table */
   hark_value loss = 0, predicted = 0;
   HARK_TRY(evaluation_packed_pass(context, engine, &most, &loss, &predicted));
   return engine->training ? training_packed_pass(context, engine, &most, 0, 1, &loss, &predicted) : HARK_OK;
@@ -362,7 +371,8 @@ hark_status hark_engine_correct(hark_context *context, hark_engine *engine, cons
 static hark_status write_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch) {
   hark_engine_packing *packing = engine->packing;
   if (packing == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: examples given, expected windows of a text");
-  HARK_TRY(hark_packed_batch_write(context, &packing->read, batch));
+    HARK_TRY(hark_packed_batch_write(context, &packing->read, batch));
+  if (engine->task.tables) return HARK_OK;
   if (hark_engine_has_vectors(engine)) {
     const size_t responses = (size_t)(batch->rows * engine->task.responses);
     return hark_backend_write(context, packing->responses.data, batch->responses, responses * sizeof *batch->responses);
@@ -375,10 +385,32 @@ static hark_status write_examples(hark_context *context, hark_engine *engine, co
   return hark_backend_write(context, engine->targets.data, targets, (size_t)count * sizeof *targets);
 }
 
+/* Adds what the predictions of tables say in the units of their targets: a target t = (y - mean) / deviation has the density of y times the
+ * deviation. */
+static hark_status read_tables(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_value predicted,
+                               hark_pass_result *result) {
+  const int64_t responses = engine->task.responses;
+  float *const numbers = engine->packing->numbers;
+  HARK_TRY(hark_tensor_read(context, hark_tape_tensor(engine->tape, predicted), numbers));
+  for (int64_t table = 0; table < batch->rows; table++)
+    for (int64_t row = batch->ranges[4 * table + 2]; row < batch->ranges[4 * table + 3]; row++)
+      for (int64_t r = 0; r < responses; r++) {
+        const hark_column_scale *scale = &batch->scales[table * responses + r];
+        const float *const prediction = numbers + 2 * (row - batch->context_rows) * responses + r;
+        const double error = (batch->responses[row * responses + r] - prediction[0]) * scale->deviation;
+        const double deviation = exp(0.5 * prediction[responses]) * scale->deviation;
+        result->loss += log(scale->deviation);
+        result->squared_error += error * error;
+        result->covered += fabs(error) <= NINETY_PERCENT * deviation;
+      }
+  return HARK_OK;
+}
+
 static hark_status read_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_value loss,
                                  hark_value predicted, hark_pass_result *result) {
   int32_t *const likeliest = engine->packing->predicted;
   HARK_TRY(read_loss(context, engine, loss, &result->loss));
+    if (engine->task.tables) return read_tables(context, engine, batch, predicted, result);
   if (predicted == 0) return HARK_OK; /* predictions of vectors are not classes */
   HARK_TRY(hark_tensor_read(context, hark_tape_tensor(engine->tape, predicted), likeliest));
   hark_engine_rows_spread(&engine->rows, batch->tokens, likeliest);
