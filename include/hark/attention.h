@@ -114,11 +114,14 @@ typedef struct hark_attention_desc {
    * and hierarchy_block is the number of cells of a square block: 4, 16, 64, ..., a power of 4. Partition neighbour, constant
    * interpolation, coarse_query mean or exact; not causal, no hierarchical_bias, no log_kernel. The last row may be incomplete. */
   int64_t grid_columns;
-  /* 0, or 1 with CME: backwards may carry dvariance. Full attention then needs the memory and the operations of a causal backward. In 64
+  /* 0, or 1 with CME: backwards may carry dvariance. Full attention then needs the memory of a causal backward, and more operations. In 64
    * bits, like product_type. */
   int64_t has_dvariance;
   int64_t has_dlog_determinant; /* the same for dlog_determinant */
   int64_t has_noise;            /* 0, or 1 with CME: calls carry noise. ridge may then be 0 */
+  /* 0, or 1 with CME: backwards may carry dquadratic. Full attention then needs no more memory; causal attention needs L^3 / 3 more
+   * multiply-adds for each value feature. */
+  int64_t has_dquadratic;
 } hark_attention_desc;
 
 /* f32, dense, exp, softmax; everything else zero. Inline, so that the struct has the size that the caller was built with. */
@@ -227,15 +230,15 @@ typedef struct hark_attention_report {
  * or value that is no finite number, or a kernel beyond the range of the type, with variance or dvariance also kappa(q, q) G(0): results
  * are then undefined). There is no log_sum_exp. Amounts added to raised pivots are constants to the backward, and a variance that rounding
  * made 0 has the gradient of the exact one. A query that sees no key, because all are masked, later or not there (key_lengths 0, an empty
- * range of offsets), has zeros in out and log_determinant, and the prior's variance kappa(q, q) G(0); a row of no sequence has zeros in all
- * three.
+ * range of offsets), has zeros in out, log_determinant and quadratic, and the prior's variance kappa(q, q) G(0); a row of no sequence has
+ * zeros in all four.
  *
- * Memory: all of it is the caller's and is borrowed for the call. What a call writes (forward: out, log_sum_exp, variance, saved,
- * workspace; backward: the gradients and workspace) shares no element with anything else that it is given, and has strides by which no two
- * of its own elements share an address: else HARK_INVALID_ARGUMENT, as far as places and strides show it. A stride of 0 in dattention_bias,
- * dlog_kernel and dhierarchical_bias is allowed and requests the sum. Views of one buffer are fine as long as no element is in two of them:
- * query, key and value of one packed projection, and dquery, dkey and dvalue of another. What is only read may be one and the same, and may
- * repeat itself (strides of 0, overlapping rows). */
+ * Memory: all of it is the caller's and is borrowed for the call. What a call writes (forward: out, log_sum_exp, variance,
+ * log_determinant, quadratic, saved, workspace; backward: the gradients and workspace) shares no element with anything else that it is
+ * given, and has strides by which no two of its own elements share an address: else HARK_INVALID_ARGUMENT, as far as places and strides
+ * show it. A stride of 0 in dattention_bias, dlog_kernel and dhierarchical_bias is allowed and requests the sum. Views of one buffer are
+ * fine as long as no element is in two of them: query, key and value of one packed projection, and dquery, dkey and dvalue of another. What
+ * is only read may be one and the same, and may repeat itself (strides of 0, overlapping rows). */
 typedef struct hark_attention_args {
   size_t struct_size;
   hark_tensor query, key, value;
@@ -311,6 +314,13 @@ typedef struct hark_attention_args {
    * infinite. */
   hark_tensor noise;
   hark_tensor dnoise; /* backward: shape of noise */
+
+  /* CME, optional: [B, H, Lq, dv] in strides like those of out: V_c^T M^-1 V_c for each column c of the values, M and V over the keys that
+   * the query sees. Without causal, all rows of a sequence and head are equal. 0 for a query that sees none, and for a row of no sequence.
+   * A number beyond the range of the type is infinite. */
+  hark_tensor quadratic;
+  hark_tensor dquadratic; /* backward, with has_dquadratic: as dvariance, the gradient by quadratic, in strides like those of dout. It adds
+                           * to dvalue too, and not to dquery */
 } hark_attention_args;
 
 /* Bits of hark_attention_args.accumulate: the gradient is added to what is there. */

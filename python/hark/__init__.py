@@ -152,11 +152,14 @@ def attention_vjp(query, key, value, *, return_log_sum_exp=False, return_varianc
 
 
 def posterior(query, key, value, *, noise=None, **words):
-    """Kernel ridge attention as the posterior of a Gaussian process: a tuple of the fields out, variance and log_determinant.
+    """Kernel ridge attention as the posterior of a Gaussian process: a tuple of the fields out, variance, log_determinant and quadratic.
 
         out             [B, H, Lq, dv]: V^T M^-1 kappa(K, q), M = kappa(K, K) + lambda I + diag(noise) over the keys that the query sees
         variance        [B, H, Lq]: kappa(q, q) - kappa(q, K) M^-1 kappa(K, q), without noise
         log_determinant [B, H, Lq]: log det M
+        quadratic       [B, H, Lq, dv]: V_c^T M^-1 V_c of each column c of the values
+
+    The log-likelihood of L values y, a column of value, is -1/2 (quadratic + log_determinant + L log(2 pi)), in any row that sees all keys.
 
     noise: [B, H, Lk], of the type of query, or an array that can be repeated to it, such as [Lk]: numbers from 0, which are added to lambda.
     ridge may be left out with it. All other arguments are those of ``hark.attention`` with normalisation "cme", except return_variance and
@@ -172,8 +175,8 @@ def posterior(query, key, value, *, noise=None, **words):
 def posterior_vjp(query, key, value, *, noise=None, **words):
     """The result of ``hark.posterior`` with the same arguments, and a function of its gradients.
 
-    Returns (result, vjp). ``vjp(dout=None, dvariance=None, dlog_determinant=None)``, the gradients of the three results, returns a dict as
-    that of ``hark.attention_vjp``, with "noise" if it is given. A gradient that is None is zero.
+    Returns (result, vjp). ``vjp(dout=None, dvariance=None, dlog_determinant=None, dquadratic=None)``, the gradients of the four results,
+    returns a dict as that of ``hark.attention_vjp``, with "noise" if it is given. A gradient that is None is zero.
 
     Raises the exceptions of ``hark.posterior``. ``vjp`` raises ValueError if a gradient does not have the shape of its result, and
     TypeError if it is not of a floating-point type.

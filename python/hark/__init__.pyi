@@ -101,6 +101,7 @@ class Posterior(NamedTuple):
     out: Array
     variance: Array
     log_determinant: Array
+    quadratic: Array
 
 def posterior(query: Array, key: Array, value: Array, *, noise: Optional[Array] = ..., **words: Unpack[Words[Array]]) -> Posterior: ...
 def posterior_vjp(

@@ -30,7 +30,7 @@ GRADIENTS = (
     *("query", "key", "value", "attention_bias", "log_kernel", "forget", "hierarchical_bias", "ridge", "sigma"),
     *("contextual", "noise"),
 )
-STATISTICS = ("variance", "log_determinant")
+STATISTICS = ("variance", "log_determinant", "quadratic")
 RANKS = dict(zip(INPUTS, (4, 4, 4, 4, 4, 2, 3, 2, 2, 1, 1, 3)))  # numbers of dimensions
 _BYTES = ("mask", "query_mask")
 _THREE = ["query", "key", "value"]
@@ -266,7 +266,7 @@ class Frame:
         desc.has_ridge = "ridge" in layouts
         desc.has_sigma = "sigma" in layouts
         desc.has_noise = "noise" in layouts
-        desc.has_dvariance = desc.has_dlog_determinant = statistics
+        desc.has_dvariance = desc.has_dlog_determinant = desc.has_dquadratic = statistics
         if "contextual" in layouts:
             desc.contextual_positions = layouts["contextual"][0][1]
         self.desc, self.plan = desc, c_void_p()
@@ -296,8 +296,11 @@ class Frame:
         self.stream = args.dropout
         self.stream.layer_purpose = ATTENTION_PURPOSE
         if self.cme:
-            for tensor in (args.log_determinant, *[getattr(args, "d" + name) for name in STATISTICS]):
-                _fill(tensor, self.kind, (self.row_shape, contiguous(self.row_shape)))
+            of_rows, of_values = [(shape, contiguous(shape)) for shape in (self.row_shape, self.out_shape)]
+            layouts = {"log_determinant": of_rows, "quadratic": of_values, "dvariance": of_rows, "dlog_determinant": of_rows}
+            for name, layout in {**layouts, "dquadratic": of_values}.items():
+                tensor = getattr(args, name)
+                _fill(tensor, self.kind, layout)
                 tensor.type = 0
             self.report = s.AttentionReport()
             args.report = ctypes.addressof(self.report)
@@ -323,7 +326,7 @@ class Frame:
         if seed is not None:
             self.stream.seed = seed
 
-    def forward(self, addresses, hosts, seed, out, rows, saved, determinant=0) -> None:
+    def forward(self, addresses, hosts, seed, out, rows, saved, determinant=0, quadratic=0) -> None:
         """Addresses of the inputs in the frame's order, of pairs (name, address) of HOST, of the results; 0 for what is absent."""
         self._set_inputs(addresses, hosts, seed)
         args = self.args
@@ -333,6 +336,8 @@ class Frame:
         if self.cme:
             args.log_determinant.data = determinant
             args.log_determinant.type = self.kind if determinant else 0
+            args.quadratic.data = quadratic
+            args.quadratic.type = self.kind if quadratic else 0
         args.saved = saved
         memory = self.context.workspace(self.forward_bytes)
         args.workspace = memory.address

@@ -9,11 +9,13 @@ from . import _attention as core
 
 
 class Posterior(NamedTuple):
-    """Of every query row: the mean [B, H, Lq, dv], the variance of the latent function and the log-determinant, [B, H, Lq]."""
+    """Of every query row: the mean [B, H, Lq, dv], the variance of the latent function and the log-determinant, [B, H, Lq], and the
+    quadratic form of each column of the values [B, H, Lq, dv]."""
 
     out: Any
     variance: Any
     log_determinant: Any
+    quadratic: Any
 
 
 def _prepare(query, key, value, noise, words, gradients, backend, compute):
@@ -23,7 +25,7 @@ def _prepare(query, key, value, noise, words, gradients, backend, compute):
         raise ValueError(f"posterior: normalisation is {normalisation!r}, expected 'cme'")
     for name in ("return_variance", "return_log_sum_exp"):
         if words.pop(name, False):
-            raise ValueError(f"posterior: {name} is given, but the result is always out, variance and log_determinant")
+            raise ValueError(f"posterior: {name} is given, but the result is always out, variance, log_determinant and quadratic")
     return _arrays.Prepared(query, key, value, {**words, "normalisation": "cme"}, backend, compute, gradients, noise, gradients)
 
 
@@ -31,9 +33,10 @@ def _forward(prepared):
     frame = prepared.frame()
     out = _arrays._empty((frame.out_shape, frame.out_strides), prepared.dtype)
     variance, determinant = [numpy.empty(frame.row_shape, prepared.dtype) for _ in range(2)]
-    addresses = [_arrays._address(x) for x in (out, variance)]
-    frame.forward(prepared.addresses, prepared.host_addresses, prepared.seed, *addresses, 0, _arrays._address(determinant))
-    return out, Posterior(*[prepared.out_of(x) for x in (out, variance, determinant)])
+    quadratic = numpy.empty(frame.out_shape, prepared.dtype)
+    addresses = [_arrays._address(x) for x in (out, variance, determinant, quadratic)]
+    frame.forward(prepared.addresses, prepared.host_addresses, prepared.seed, *addresses[:2], 0, *addresses[2:])
+    return out, Posterior(*[prepared.out_of(x) for x in (out, variance, determinant, quadratic)])
 
 
 def _gradient(name, given, shape, prepared):
@@ -65,13 +68,12 @@ def posterior_vjp(query, key, value, noise, words, backend="cpu", compute=None):
     prepared = _prepare(query, key, value, noise, words, True, backend, compute)
     out, result = _forward(prepared)
 
-    def vjp(dout=None, dvariance=None, dlog_determinant=None):
+    def vjp(dout=None, dvariance=None, dlog_determinant=None, dquadratic=None):
         frame = prepared.frame()
         dout = numpy.zeros(out.shape, prepared.dtype) if dout is None else _gradient("dout", dout, out.shape, prepared)
-        rows = [
-            _gradient(name, given, frame.row_shape, prepared)
-            for name, given in (("dvariance", dvariance), ("dlog_determinant", dlog_determinant))
-        ]
+        given = {"dvariance": dvariance, "dlog_determinant": dlog_determinant}
+        rows = [_gradient(name, x, frame.row_shape, prepared) for name, x in given.items()]
+        rows.append(_gradient("dquadratic", dquadratic, out.shape, prepared))
         gradients = {name: _arrays._empty(frame.gradient_layouts[name], prepared.dtype) for name in frame.gradients}
         frame.backward(
             prepared.addresses,

@@ -89,6 +89,7 @@ class AttentionDesc(c.Structure):
         ("has_dvariance", i64),
         ("has_dlog_determinant", i64),
         ("has_noise", i64),
+        ("has_dquadratic", i64),
     ]
 
 
@@ -146,6 +147,8 @@ class AttentionArgs(c.Structure):
         ("dlog_determinant", Tensor),
         ("noise", Tensor),
         ("dnoise", Tensor),
+        ("quadratic", Tensor),
+        ("dquadratic", Tensor),
     ]
 
 

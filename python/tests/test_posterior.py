@@ -23,7 +23,13 @@ def closed_form(query, key, value, noise, ridge=RIDGE):
     rows = kernel(query, key)
     solved = numpy.linalg.solve(matrix, rows.swapaxes(-1, -2))
     determinant = numpy.linalg.slogdet(matrix)[1]
-    return solved.swapaxes(-1, -2) @ value, 1 - (rows.swapaxes(-1, -2) * solved).sum(-2), numpy.repeat(determinant[..., None], QUERIES, -1)
+    quadratic = (value * numpy.linalg.solve(matrix, value)).sum(-2)
+    return (
+        solved.swapaxes(-1, -2) @ value,
+        1 - (rows.swapaxes(-1, -2) * solved).sum(-2),
+        numpy.repeat(determinant[..., None], QUERIES, -1),
+        numpy.repeat(quadratic[..., None, :], QUERIES, -2),
+    )
 
 
 @pytest.mark.parametrize("shape", [(), (KEYS,), (HEADS, 1), (BATCH, HEADS, KEYS)])
@@ -41,14 +47,15 @@ def test_gradients_are_those_of_differences():
     arrays = [*tensors(), RANDOM.uniform(0.5, 1, (HEADS, 1)), numpy.array([RIDGE])]
     names = ("query", "key", "value", "noise", "ridge")
     words = {"kernel": "rbf", "sigma": SIGMA}
-    dresults = [RANDOM.standard_normal(shape) for shape in ((BATCH, HEADS, QUERIES, 2), *2 * [(BATCH, HEADS, QUERIES)])]
+    dresults = [RANDOM.standard_normal(shape) for shape in 2 * [(BATCH, HEADS, QUERIES), (BATCH, HEADS, QUERIES, 2)]]
+    dresults = [dresults[1], dresults[0], dresults[2], dresults[3]]
 
     def loss(arrays, used):
         query, key, value, noise, ridge = arrays
         found = hark.posterior(query, key, value, noise=noise, ridge=ridge, **words)
         return sum((x * d).sum() for i, (x, d) in enumerate(zip(found, dresults)) if i in used)
 
-    for used in ((0, 1, 2), (1,), (2,)):
+    for used in ((0, 1, 2, 3), (1,), (2,), (3,)):
         query, key, value, noise, ridge = arrays
         _, vjp = hark.posterior_vjp(query, key, value, noise=noise, ridge=ridge, **words)
         gradients = vjp(*[d if i in used else None for i, d in enumerate(dresults)])
@@ -96,10 +103,11 @@ def test_operator():
     query, key, value = tensors()
     noise = RANDOM.uniform(0.1, 1, (BATCH, HEADS, KEYS))
     desc = dict(batch=BATCH, heads=HEADS, query_length=QUERIES, key_length=KEYS, head_dim=WIDTH, value_dim=2, normalisation="cme")
-    desc.update(kernel="rbf", sigma=SIGMA, ridge=RIDGE, has_noise=1, has_dvariance=1, has_dlog_determinant=1)
+    desc.update(kernel="rbf", sigma=SIGMA, ridge=RIDGE, has_noise=1, has_dvariance=1, has_dlog_determinant=1, has_dquadratic=1)
     rows = [numpy.ascontiguousarray(x.transpose(0, 2, 1, 3)).reshape(BATCH, x.shape[2], -1) for x in (query, key, value)]
-    out, variance, determinant = hark.op("kernel_ridge_posterior")(*rows, None, None, None, noise, desc=desc)
+    out, variance, determinant, quadratic = hark.op("kernel_ridge_posterior")(*rows, None, None, None, noise, desc=desc)
     expected = closed_form(query, key, value, noise)
-    numpy.testing.assert_allclose(out.reshape(BATCH, QUERIES, HEADS, 2).transpose(0, 2, 1, 3), expected[0], rtol=1e-9, atol=1e-11)
+    for found, of_values in ((out, expected[0]), (quadratic, expected[3])):
+        numpy.testing.assert_allclose(found.reshape(BATCH, QUERIES, HEADS, 2).transpose(0, 2, 1, 3), of_values, rtol=1e-9, atol=1e-11)
     numpy.testing.assert_allclose(variance, expected[1], rtol=1e-9, atol=1e-11)
     numpy.testing.assert_allclose(determinant, expected[2], rtol=1e-9, atol=1e-11)

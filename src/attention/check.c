@@ -338,6 +338,18 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
   return HARK_OK;
 }
 
+/* The quadratic forms of values and their gradient have the shape of out. */
+static hark_status check_quadratic(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args, bool backward) {
+  const int64_t batch = args->query.shape[0], queries = args->query.shape[2];
+  const expectation result = {"quadratic", &args->quadratic, desc->type, 4, {batch, desc->heads, queries, desc->value_dim}, !backward};
+  expectation gradient = result;
+  gradient.name = "dquadratic";
+  gradient.tensor = &args->dquadratic;
+  gradient.written = false;
+  if (present(result.tensor)) HARK_TRY(check_exact(context, &result, ADJACENT));
+  return backward && present(gradient.tensor) ? check_exact(context, &gradient, ADJACENT) : HARK_OK;
+}
+
 /* A requested gradient has the shape of its argument, and separate strides. */
 static hark_status check_gradients(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
                                    hark_attention_args *checked) {
@@ -359,7 +371,8 @@ static hark_status check_gradients(hark_context *context, const hark_attention_d
       {"dhierarchical_bias", "hierarchical_bias", &args->dhierarchical_bias, &args->hierarchical_bias, &checked->dhierarchical_bias,
        ADJACENT},
   };
-  const bool has_statistic = present(&args->dvariance) || present(&args->dlog_determinant); /* dout may then be absent */
+  const bool has_statistic =
+      present(&args->dvariance) || present(&args->dlog_determinant) || present(&args->dquadratic); /* dout may then be absent */
   for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++) {
     const bool is_input = gradients[i].gradient == &args->dout;
     if (!present(gradients[i].gradient) && (!is_input || has_statistic)) continue;
@@ -435,7 +448,9 @@ static void clear_absent(hark_attention_args *args) {
                                   &args->log_determinant,
                                   &args->dlog_determinant,
                                   &args->noise,
-                                  &args->dnoise};
+                                  &args->dnoise,
+                                  &args->quadratic,
+                                  &args->dquadratic};
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
     if (!present(tensors[i])) *tensors[i] = (hark_tensor){0};
 }
@@ -459,6 +474,7 @@ hark_status hark_attention_check(hark_context *context, const hark_attention_pla
   HARK_TRY(check_terms(context, desc, &args, checked));
   HARK_TRY(check_contextual(context, desc, &args, backward, checked));
   HARK_TRY(hark_attention_check_ridge(context, desc, &args, backward));
+  HARK_TRY(check_quadratic(context, desc, &args, backward));
   HARK_TRY(check_division(context, desc, &args));
   HARK_TRY(check_sequences(context, desc, &args, backward));
   if (backward) HARK_TRY(check_gradients(context, desc, &args, checked));

@@ -28,6 +28,7 @@ static hark_status check_foreign(hark_context *context, const hark_attention_des
                 {"has_sigma", desc->has_sigma},
                 {"has_dvariance", (double)desc->has_dvariance},
                 {"has_dlog_determinant", (double)desc->has_dlog_determinant},
+                {"has_dquadratic", (double)desc->has_dquadratic},
                 {"has_noise", (double)desc->has_noise}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].value != 0)
@@ -57,8 +58,10 @@ static hark_status check_flags(hark_context *context, const hark_attention_desc 
   const struct {
     const char *name;
     int64_t value;
-  } flags[] = {
-      {"has_dvariance", desc->has_dvariance}, {"has_dlog_determinant", desc->has_dlog_determinant}, {"has_noise", desc->has_noise}};
+  } flags[] = {{"has_dvariance", desc->has_dvariance},
+               {"has_dlog_determinant", desc->has_dlog_determinant},
+               {"has_dquadratic", desc->has_dquadratic},
+               {"has_noise", desc->has_noise}};
   for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
     if (flags[i].value != 0 && flags[i].value != 1)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is %" PRId64 ", expected 0 or 1", flags[i].name, flags[i].value);
@@ -166,27 +169,29 @@ static hark_status check_rows(hark_context *context, const char *name, const har
   return HARK_OK;
 }
 
-/* The statistics of rows, and in the backward their gradients. */
+/* The statistics of rows, and in the backward their gradients. Those in the shape of out are checked with out. */
 static hark_status check_statistics(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
                                     bool backward) {
   const struct {
     const char *name, *gradient_name, *field;
     const hark_tensor *tensor, *gradient;
     int64_t has_gradient;
-  } rows[] = {{"variance", "dvariance", "has_dvariance", &args->variance, &args->dvariance, desc->has_dvariance},
+    bool like_out;
+  } rows[] = {{"variance", "dvariance", "has_dvariance", &args->variance, &args->dvariance, desc->has_dvariance, false},
               {"log_determinant", "dlog_determinant", "has_dlog_determinant", &args->log_determinant, &args->dlog_determinant,
-               desc->has_dlog_determinant}};
+               desc->has_dlog_determinant, false},
+              {"quadratic", "dquadratic", "has_dquadratic", &args->quadratic, &args->dquadratic, desc->has_dquadratic, true}};
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     const bool given = rows[i].tensor->type != HARK_NONE, has_gradient = backward && rows[i].gradient->type != HARK_NONE;
     if (desc->normalisation != HARK_NORMALISATION_CME && (given || has_gradient))
       return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is given with normalisation %s, which has none",
                        given ? rows[i].name : rows[i].gradient_name, hark_attention_normalisation_name(desc->normalisation));
-    if (given) HARK_TRY(check_rows(context, rows[i].name, rows[i].tensor, desc, &args->query));
+    if (given && !rows[i].like_out) HARK_TRY(check_rows(context, rows[i].name, rows[i].tensor, desc, &args->query));
     if (!has_gradient) continue;
     if (rows[i].has_gradient == 0)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is given, but the plan was made without %s", rows[i].gradient_name,
                        rows[i].field);
-    HARK_TRY(check_rows(context, rows[i].gradient_name, rows[i].gradient, desc, &args->query));
+    if (!rows[i].like_out) HARK_TRY(check_rows(context, rows[i].gradient_name, rows[i].gradient, desc, &args->query));
   }
   return HARK_OK;
 }
@@ -223,6 +228,7 @@ hark_status hark_attention_check_ridge(hark_context *context, const hark_attenti
  *               causal: two solves with R^T p^2 per query, dM = - sum of z dB^T p^2; full with dvariance or
  *               dlog_determinant the same, p = n
  *               dlog_determinant: R^-1 and R^-T diag R^-1, n^3 / 6 each
+ *               dquadratic: causal the same for each value feature, full n dv
  *               both: dY products pairs (2 dv), gradients of logits to q and k pairs 2 d and n^2 d */
 /* Sums over causal rows of the visible keys, and of their squares: row r sees r + Lk - Lq + 1 keys, limited to 0 .. Lk. */
 static void count_causal(const hark_attention_desc *desc, double *seen, double *squares) {
@@ -247,5 +253,6 @@ double hark_attention_ridge_operations(const hark_attention_desc *desc, bool bac
   else
     total += (by_rows ? 2 * squares : pairs * dv + 3 * n * n * dv / 2) + 2 * pairs * dv + 2 * pairs * d + n * n * d;
   if (backward && desc->has_dlog_determinant != 0) total += n * n * n / 3;
+  if (backward && desc->has_dquadratic != 0) total += desc->causal ? dv * n * n * n / 3 : 2 * n * dv;
   return 2 * total * (double)desc->batch * (double)desc->heads;
 }

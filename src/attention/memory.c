@@ -64,7 +64,8 @@ static hark_status add_outputs(hark_context *context, region_list *list, const h
   HARK_TRY(add_written(context, list, "out", &args->out, false, 0));
   HARK_TRY(add_written(context, list, "log_sum_exp", &args->log_sum_exp, false, 0));
   HARK_TRY(add_written(context, list, "variance", &args->variance, false, 0));
-  return add_written(context, list, "log_determinant", &args->log_determinant, false, 0);
+  HARK_TRY(add_written(context, list, "log_determinant", &args->log_determinant, false, 0));
+  return add_written(context, list, "quadratic", &args->quadratic, false, 0);
 }
 
 /* Bits of `over`: gradients that may be in the memory of their input. */
@@ -90,6 +91,7 @@ static hark_status add_gradients(hark_context *context, region_list *list, const
   add(list, "dout", &args->dout, false);
   add(list, "dvariance", &args->dvariance, false);
   add(list, "dlog_determinant", &args->dlog_determinant, false);
+  add(list, "dquadratic", &args->dquadratic, false);
   add(list, "out", &args->out, false);
   add(list, "log_sum_exp", &args->log_sum_exp, false);
   return HARK_OK;

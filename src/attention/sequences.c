@@ -128,7 +128,7 @@ static hark_status clear_term(hark_context *context, const hark_tensor *tensor, 
 
 /* The tensors whose gaps are cleared: rows of the query side and of the key side. */
 typedef struct gap_tensors {
-  hark_tensor query_side, log_sum_exp, variance, log_determinant, key_side[2];
+  hark_tensor query_side, log_sum_exp, variance, log_determinant, quadratic, key_side[2];
   int64_t query_rows, key_rows;
 } gap_tensors;
 
@@ -138,6 +138,7 @@ static hark_status clear_gap(hark_context *context, const gap_tensors *tensors, 
   HARK_TRY(clear_statistic(context, &tensors->log_sum_exp, -INFINITY, item, query_from, query_to));
   HARK_TRY(clear_statistic(context, &tensors->variance, 0, item, query_from, query_to));
   HARK_TRY(clear_statistic(context, &tensors->log_determinant, 0, item, query_from, query_to));
+  HARK_TRY(clear_rows(context, &tensors->quadratic, item, query_from, query_to));
   HARK_TRY(clear_rows(context, &tensors->key_side[0], item, key_from, key_to));
   return clear_rows(context, &tensors->key_side[1], item, key_from, key_to);
 }
@@ -161,6 +162,7 @@ hark_status hark_attention_clear(hark_context *context, const hark_attention_arg
     tensors.log_sum_exp = args->log_sum_exp;
     tensors.variance = args->variance;
     tensors.log_determinant = args->log_determinant;
+    tensors.quadratic = args->quadratic;
   }
   hark_attention_walk walk = hark_attention_walk_start(args, causal, backward);
   hark_attention_sequence sequence;

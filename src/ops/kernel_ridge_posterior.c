@@ -3,9 +3,10 @@
  *
  *     M = kappa(K, K) + lambda I + diag(noise) over the keys that query n sees
  *     out_n = V^T M^-1 kappa(K, q_n),  variance_n = kappa(q_n, q_n) - kappa(q_n, K) M^-1 kappa(K, q_n),  log_determinant_n = log det M
+ *     quadratic_n = V_c^T M^-1 V_c for each column c of the values
  *
- * query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B, Lq, H*dv], variance and log_determinant [B, H, Lq]. Functions:
- * ridge_call.c. Mathematics: docs/mathematics/kernel-ridge.md.
+ * query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B, Lq, H*dv], variance and log_determinant [B, H, Lq], quadratic
+ * [B, Lq, H*dv]. Functions: ridge_call.c. Mathematics: docs/mathematics/kernel-ridge.md.
  */
 #include "ops/ridge_call.h"
 
@@ -16,7 +17,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
 #define DESC(...)                                                                                                                          \
   {                                                                                                                                        \
     .struct_size = sizeof(hark_attention_desc), .normalisation = HARK_NORMALISATION_CME, .has_dvariance = 1, .has_dlog_determinant = 1,    \
-    __VA_ARGS__                                                                                                                            \
+    .has_dquadratic = 1, __VA_ARGS__                                                                                                       \
   }
 
 static const hark_attention_desc one_desc = DESC(.batch = 1, .heads = 1, .query_length = 1, .key_length = 1, .head_dim = 1, .ridge = 1);
@@ -66,7 +67,8 @@ static const hark_sample samples[] = {
 const hark_operator hark_op_kernel_ridge_posterior = {
     .name = "kernel_ridge_posterior",
     .formula =
-        "out = value^T M^-1 kappa(K, query), variance = kappa(query, query) - kappa(query, K) M^-1 kappa(K, query), log det M with M = "
+        "out = value^T M^-1 kappa(K, query), variance = kappa(query, query) - kappa(query, K) M^-1 kappa(K, query), log det M, quadratic = "
+        "value^T M^-1 value with M = "
         "kappa(K, K) + lambda I + diag(noise), lambda = exp(log_ridge)",
     .attributes_size = sizeof(hark_kernel_ridge_attributes),
     .input_minimum = HARK_RIDGE_CALL_VALUE + 1,

@@ -50,9 +50,14 @@ static size_t slot_bytes(const hark_attention_desc *desc) { return hark_align_up
 static hark_status check_plan(hark_context *context, const hark_operator *op, const hark_attention_desc *desc) {
   if (desc->normalisation != HARK_NORMALISATION_CME)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: the plan's normalisation is softmax, expected cme", op->name);
-  if (op->output_count == 1 || desc->forward_only || (desc->has_dvariance != 0 && desc->has_dlog_determinant != 0)) return HARK_OK;
+  if (op->output_count == 1 || desc->forward_only) return HARK_OK;
+  const char *const missing = desc->has_dvariance == 0          ? "has_dvariance"
+                              : desc->has_dlog_determinant == 0 ? "has_dlog_determinant"
+                              : desc->has_dquadratic == 0       ? "has_dquadratic"
+                                                                : NULL;
+  if (missing == NULL) return HARK_OK;
   return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: the plan was made without %s, expected 1 unless it is forward_only", op->name,
-                   desc->has_dvariance == 0 ? "has_dvariance" : "has_dlog_determinant");
+                   missing);
 }
 
 /* A ragged batch has offsets of queries and keys, for equally many sequences; other batches have activations of rank 3. */
@@ -125,8 +130,10 @@ hark_status hark_ridge_call_infer(hark_context *context, const hark_operator *op
   hark_tensor shape = inputs[HARK_RIDGE_CALL_QUERY];
   shape.shape[shape.rank - 1] = desc->heads * desc->value_dim;
   const int64_t statistic_shape[] = {query->shape[0], desc->heads, query->shape[1]};
-  HARK_TRY(hark_tensor_describe(context, query->type, shape.rank, shape.shape, &out->outputs[0]));
-  for (int i = 1; i < op->output_count; i++) HARK_TRY(hark_tensor_describe(context, query->type, 3, statistic_shape, &out->outputs[i]));
+  for (int i = 0; i < op->output_count; i++) {
+    const bool row = i == HARK_RIDGE_CALL_OUT || i == HARK_RIDGE_CALL_QUADRATIC;
+    HARK_TRY(hark_tensor_describe(context, query->type, row ? shape.rank : 3, row ? shape.shape : statistic_shape, &out->outputs[i]));
+  }
   HARK_TRY(hark_size_add(context, SLOTS * slot_bytes(desc), sizes.forward_workspace, &out->forward_workspace));
   if (desc->forward_only) return HARK_OK;
   return hark_size_add(context, SLOTS * slot_bytes(desc), sizes.backward_workspace, &out->backward_workspace);
@@ -177,10 +184,12 @@ hark_status hark_ridge_call_forward(hark_context *context, const hark_call *call
   hark_attention_place place;
   const hark_attention_plan *plan;
   HARK_TRY(find_plan(context, call->op, call->attributes, call->inputs[HARK_RIDGE_CALL_QUERY].type, &place, &plan));
-  hark_attention_args args = arguments(call, hark_attention_plan_desc(plan));
+  const hark_attention_desc *desc = hark_attention_plan_desc(plan);
+  hark_attention_args args = arguments(call, desc);
   if (call->op->output_count > 1) {
     args.variance = call->outputs[HARK_RIDGE_CALL_VARIANCE];
     args.log_determinant = call->outputs[HARK_RIDGE_CALL_LOG_DETERMINANT];
+    args.quadratic = split_heads(&call->outputs[HARK_RIDGE_CALL_QUADRATIC], is_ragged(call->inputs, call->input_count), desc->heads);
   }
   return hark_attention_forward(context, plan, &args);
 }
@@ -210,6 +219,7 @@ hark_status hark_ridge_call_backward(hark_context *context, const hark_call *cal
   if (call->op->output_count > 1) {
     args.dvariance = call->output_gradients[HARK_RIDGE_CALL_VARIANCE];
     args.dlog_determinant = call->output_gradients[HARK_RIDGE_CALL_LOG_DETERMINANT];
+    args.dquadratic = split_heads(&call->output_gradients[HARK_RIDGE_CALL_QUADRATIC], ragged, desc->heads);
   }
   args.dnoise = call->input_gradients[HARK_RIDGE_CALL_NOISE];
   args.dlog_kernel = call->input_gradients[HARK_RIDGE_CALL_LOG_KERNEL];

@@ -20,7 +20,7 @@ enum {
 };
 
 /* Outputs; a record of one output has no statistics. */
-enum { HARK_RIDGE_CALL_OUT, HARK_RIDGE_CALL_VARIANCE, HARK_RIDGE_CALL_LOG_DETERMINANT, HARK_RIDGE_CALL_OUTPUTS };
+enum { HARK_RIDGE_CALL_OUT, HARK_RIDGE_CALL_VARIANCE, HARK_RIDGE_CALL_LOG_DETERMINANT, HARK_RIDGE_CALL_QUADRATIC, HARK_RIDGE_CALL_OUTPUTS };
 
 /* The functions of a record `op`. */
 HARK_MUST_CHECK hark_status hark_ridge_call_infer(hark_context *context, const hark_operator *op, const void *attributes,

@@ -10,8 +10,9 @@
 #include "core/core.h"
 
 const char *const ridge_array_names[RIDGE_ARRAYS] = {
-    "query", "key",      "value",           "log_kernel", "ridge", "sigma",  "noise",       "dout",   "dvariance", "dlog_determinant",
-    "out",   "variance", "log_determinant", "dquery",     "dkey",  "dvalue", "dlog_kernel", "dridge", "dsigma",    "dnoise"};
+    "query",      "key",   "value",    "log_kernel",      "ridge",     "sigma",  "noise", "dout",   "dvariance",   "dlog_determinant",
+    "dquadratic", "out",   "variance", "log_determinant", "quadratic", "dquery", "dkey",  "dvalue", "dlog_kernel", "dridge",
+    "dsigma",     "dnoise"};
 
 double ridge_before(int64_t i) { return 0.25 * (double)(i % 5) - 0.5; }
 
@@ -45,6 +46,7 @@ static bool read_word(ridge_problem *p, const char *word) {
                {"far", &p->far},
                {"dvariance", &p->dvariance},
                {"determinant", &p->determinant},
+               {"quadratic", &p->quadratic},
                {"noise", &p->noise},
                {"plain", &p->plain}};
   for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
@@ -148,6 +150,7 @@ void ridge_problem_make(const char *text, ridge_problem *out) {
   if (p->dvariance) fill(p, RIDGE_DVARIANCE, p->batch * p->heads * p->queries, &state, -1, 1);
   if (p->determinant) fill(p, RIDGE_DLOG_DETERMINANT, p->batch * p->heads * p->queries, &state, -1, 1);
   if (p->noise) fill(p, RIDGE_NOISE, p->batch * p->heads * p->keys, &state, 0.1, 0.6);
+  if (p->quadratic) fill(p, RIDGE_DQUADRATIC, p->count[RIDGE_DOUT], &state, -1, 1);
   divide(p);
 }
 
@@ -186,6 +189,7 @@ hark_attention_desc ridge_problem_desc(const ridge_problem *p, hark_type type) {
   desc.has_log_kernel = p->kernel || p->shared;
   desc.has_dvariance = p->dvariance;
   desc.has_dlog_determinant = p->determinant;
+  desc.has_dquadratic = p->quadratic;
   desc.has_noise = p->noise;
   return desc;
 }
@@ -280,7 +284,8 @@ static double noise_of(const ridge_problem *p, int64_t item, int64_t head, int64
 
 /* One query of one head. The bound: with M computed as M + E and kappa as kappa + e, |E_ij| <= c u M_ij from exponents and a factorisation
  * whose backward error is at most c n u trace(M) / n, so |dy| <= |V^T M^-1| (|e| + |E| |M^-1 kappa|) in norms; c covers exponents up to 8
- * and the rounding of products of d terms. The logarithm of the determinant is off by trace(M^-1 E), at most trace(M^-1) |E|. */
+ * and the rounding of products of d terms. The logarithm of the determinant is off by trace(M^-1 E), at most trace(M^-1) |E|, and a
+ * quadratic form by alpha^T E alpha, at most |alpha|^2 |E|, and by its own rounding. */
 static void expect_row(const ridge_problem *p, int64_t item, int64_t head, int64_t row, const place *at, double *work,
                        ridge_expected *out) {
   const int64_t d = p->head_dim, dv = p->value_dim, key_head = head / (p->heads / p->key_heads),
@@ -333,12 +338,15 @@ static void expect_row(const ridge_problem *p, int64_t item, int64_t head, int64
     }
     out->out[index * dv + c] = sum;
     out->out_bound[index * dv + c] = error * sqrt(alpha) + 1;
+    for (int64_t i = 0; i < n; i++) out->quadratic[index * dv + c] += values[seen[i] * dv + c] * b[i * columns + 1 + c];
+    out->quadratic_bound[index * dv + c] = weight * (trace * alpha + out->quadratic[index * dv + c]);
   }
 }
 
 void ridge_expected_rows(const ridge_problem *p, int64_t count, const int64_t *chosen, ridge_expected *out) {
   const int64_t rows = p->batch * p->heads * p->queries, n = p->keys;
-  *out = (ridge_expected){need(rows * p->value_dim), need(rows), need(rows), need(rows * p->value_dim), need(rows), need(rows)};
+  *out = (ridge_expected){need(rows * p->value_dim), need(rows), need(rows), need(rows * p->value_dim),
+                          need(rows * p->value_dim), need(rows), need(rows), need(rows * p->value_dim)};
   double *work = need(n * n + n * (p->value_dim + 2 + MOST_INVERTED));
   for (int64_t item = 0; item < p->batch; item++)
     for (int64_t head = 0; head < p->heads; head++)
@@ -357,6 +365,8 @@ void ridge_expected_free(ridge_expected *expected) {
   free(expected->variance);
   free(expected->log_determinant);
   free(expected->log_determinant_bound);
+  free(expected->quadratic);
+  free(expected->quadratic_bound);
   free(expected->out_bound);
   free(expected->variance_bound);
 }
@@ -424,7 +434,7 @@ ridge_array ridge_input_of(ridge_array gradient) { return gradient_of[gradient];
 
 int64_t ridge_count_of(const ridge_problem *p, ridge_array array) {
   if (array < RIDGE_OUT) return p->count[array];
-  if (array == RIDGE_OUT) return p->count[RIDGE_DOUT];
+  if (array == RIDGE_OUT || array == RIDGE_QUADRATIC) return p->count[RIDGE_DOUT];
   return array >= RIDGE_DQUERY ? p->count[gradient_of[array]] : p->batch * p->heads * p->queries;
 }
 
@@ -448,6 +458,8 @@ static void place_all(const ridge_problem *p, hark_type type, place_of_run *run)
                             [RIDGE_DVARIANCE] = {3, query},
                             [RIDGE_LOG_DETERMINANT] = {3, query},
                             [RIDGE_DLOG_DETERMINANT] = {3, query},
+                            [RIDGE_QUADRATIC] = {4, out},
+                            [RIDGE_DQUADRATIC] = {4, out},
                             [RIDGE_NOISE] = {3, noise},
                             [RIDGE_DNOISE] = {3, noise},
                             [RIDGE_DQUERY] = {4, query},
@@ -506,6 +518,7 @@ bool ridge_run_on(const attention_machine *machine, const ridge_problem *p, ridg
                               .noise = run.tensor[RIDGE_NOISE],
                               .variance = run.tensor[RIDGE_VARIANCE],
                               .log_determinant = run.tensor[RIDGE_LOG_DETERMINANT],
+                              .quadratic = run.tensor[RIDGE_QUADRATIC],
                               .key_lengths = p->lengths ? p->key_lengths : NULL,
                               .query_offsets = p->ragged ? p->query_offsets : NULL,
                               .key_offsets = p->ragged ? p->offsets : NULL,
@@ -515,7 +528,7 @@ bool ridge_run_on(const attention_machine *machine, const ridge_problem *p, ridg
                               .query_offset = p->offset,
                               .report = &out->report,
                               .workspace = workspace};
-  if (p->plain) args.variance = args.log_determinant = (hark_tensor){0};
+  if (p->plain) args.variance = args.log_determinant = args.quadratic = (hark_tensor){0};
   if (p->mask)
     args.mask = (hark_tensor){.data = p->hidden,
                               .type = HARK_U8,
@@ -536,6 +549,7 @@ bool ridge_run_on(const attention_machine *machine, const ridge_problem *p, ridg
     args.dout = run.tensor[RIDGE_DOUT];
     args.dvariance = run.tensor[RIDGE_DVARIANCE];
     args.dlog_determinant = run.tensor[RIDGE_DLOG_DETERMINANT];
+    args.dquadratic = run.tensor[RIDGE_DQUADRATIC];
     args.dquery = run.tensor[RIDGE_DQUERY];
     args.dkey = run.tensor[RIDGE_DKEY];
     args.dvalue = run.tensor[RIDGE_DVALUE];

@@ -7,9 +7,9 @@
  * kernel (a table of log G per head), shared (one for all heads), heads (a ridge, and with rbf a sigma, per head, given in the call),
  * learned (one of each for all heads), power (lambda = c L^0.75), mask (by key), perhead (the mask differs by head), lengths, ragged,
  * segments, offset=N, layout=0|1, accumulate, ridge=X, equal (every key twice), far (queries and keys a
- * thousand sigmas from the origin), roomy (a plan for more), dvariance, determinant (gradients by the
- * variance and by the log-determinant), noise (of each key), plain (a forward of out alone, and a backward that may fail), seed=N,
- * threads=N.
+ * thousand sigmas from the origin), roomy (a plan for more), dvariance, determinant, quadratic (gradients by the variance, by the
+ * log-determinant and by the quadratic form of the values), noise (of each key), plain (a forward of out alone, and a backward that may
+ * fail), seed=N, threads=N.
  */
 #ifndef HARK_TESTS_ATTENTION_KERNEL_RIDGE_CASE_H
 #define HARK_TESTS_ATTENTION_KERNEL_RIDGE_CASE_H
@@ -34,9 +34,11 @@ typedef enum ridge_array {
   RIDGE_DOUT,
   RIDGE_DVARIANCE,
   RIDGE_DLOG_DETERMINANT,
+  RIDGE_DQUADRATIC,
   RIDGE_OUT, /* results from here on */
   RIDGE_VARIANCE,
   RIDGE_LOG_DETERMINANT,
+  RIDGE_QUADRATIC,
   RIDGE_DQUERY,
   RIDGE_DKEY,
   RIDGE_DVALUE,
@@ -53,7 +55,7 @@ typedef struct ridge_problem {
   char text[ATTENTION_CASE_BYTES];
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, offset, layout, seed, threads, distances, sequences;
   bool causal, rbf, unit, bound, kernel, shared, per_head, learned, power, mask, mask_heads, lengths, ragged, segments, has_offset,
-      accumulate, equal, roomy, far, dvariance, determinant, noise, plain;
+      accumulate, equal, roomy, far, dvariance, determinant, quadratic, noise, plain;
   double ridge, sigma, scale;
   double *array[RIDGE_ARRAYS]; /* inputs, NULL where absent; all of them f32 numbers */
   int64_t count[RIDGE_ARRAYS];
@@ -80,10 +82,10 @@ hark_attention_desc ridge_problem_desc(const ridge_problem *problem, hark_type t
 bool ridge_run_on(const attention_machine *machine, const ridge_problem *problem, ridge_results *out);
 void ridge_results_free(ridge_results *results);
 
-/* out, variance and log_determinant from the definition: for every query the system of the keys that it sees, by elimination with pivoting.
+/* out and the statistics of rows from the definition: for every query the system of the keys that it sees, by elimination with pivoting.
  * bound: how far a result may be away in units of the roundoff. */
 typedef struct ridge_expected {
-  double *out, *variance, *log_determinant, *out_bound, *variance_bound, *log_determinant_bound;
+  double *out, *variance, *log_determinant, *quadratic, *out_bound, *variance_bound, *log_determinant_bound, *quadratic_bound;
 } ridge_expected;
 void ridge_expected_make(const ridge_problem *problem, ridge_expected *out);
 /* The same of `count` rows of every head alone. */

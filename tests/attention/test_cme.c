@@ -127,6 +127,23 @@ static const char *const gradient_cases[] = {
     "cme:B1,H1,L9,D3,segments,learned,noise,accumulate",
     "cme:B1,H2,L6,D3,unit,heads,noise,causal,dvariance",
     "cme:B1,H2,L6,D3,bound,heads,kernel,noise,determinant",
+    "cme:B1,H1,L1,D2,heads,quadratic",
+    "cme:B1,H2,L5,D3,V2,heads,rbf,kernel,quadratic",
+    "cme:B1,H2,L5,D3,V2,heads,rbf,causal,kernel,quadratic",
+    "cme:B2,H4,K2,L4,D2,V3,learned,shared,quadratic,layout=1,accumulate",
+    "cme:B2,H4,K2,L4,D2,V3,learned,causal,quadratic,noise,accumulate",
+    "cme:B2,H2,L6,D3,heads,power,mask,rbf,quadratic,dvariance,determinant",
+    "cme:B1,H2,L6,D3,heads,causal,mask,perhead,quadratic,determinant",
+    "cme:B1,H1,L4,S7,D3,V2,heads,rbf,kernel,quadratic,determinant",
+    "cme:B1,H1,L7,S4,D3,V2,heads,causal,shared,quadratic,dvariance",
+    "cme:B1,H1,L5,S5,D3,heads,offset=-2,causal,kernel,quadratic",
+    "cme:B2,H1,L6,D3,lengths,learned,quadratic,kernel,noise",
+    "cme:B1,H1,L9,S7,D3,V2,ragged,learned,rbf,quadratic,determinant,noise",
+    "cme:B1,H1,L9,S7,D3,V2,ragged,learned,rbf,causal,quadratic,noise",
+    "cme:B1,H1,L9,D3,segments,learned,quadratic",
+    "cme:B1,H2,L6,D3,V2,unit,heads,quadratic",
+    "cme:B1,H2,L6,D3,V2,bound,heads,kernel,quadratic,dvariance",
+    "cme:B1,H2,L6,D3,V2,bound,heads,kernel,causal,quadratic,determinant",
 };
 
 /* f32 gradients against f64: sizes around tiles. */
@@ -184,6 +201,22 @@ static const char *const f32_cases[] = {
     "cme:B2,H1,L140,D8,segments,learned,kernel,roomy,noise,determinant",
     "cme:B1,H1,L300,D4,V3,rbf,learned,noise,threads=4",
     "cme:B1,H2,L100,D8,bound,heads,kernel,noise",
+    "cme:B1,H2,L65,D16,V8,causal,rbf,heads,kernel,quadratic",
+    "cme:B1,H2,L130,D8,V3,causal,rbf,learned,quadratic,determinant,dvariance,noise",
+    "cme:B1,H2,L130,D8,V8,learned,rbf,kernel,accumulate,quadratic",
+    "cme:B2,H2,L90,S75,D8,causal,heads,rbf,mask,layout=1,quadratic",
+    "cme:B2,H2,L75,S140,D8,heads,shared,lengths,quadratic,dvariance",
+    "cme:B2,H4,K2,L75,S140,D8,V17,heads,shared,lengths,causal,quadratic",
+    "cme:B1,H1,L150,S140,D8,ragged,learned,kernel,rbf,quadratic,determinant",
+    "cme:B1,H1,L150,S140,D8,ragged,learned,kernel,rbf,causal,quadratic",
+    "cme:B2,H1,L140,D8,segments,learned,kernel,roomy,quadratic",
+    "cme:B1,H1,L300,D4,V3,rbf,learned,quadratic,threads=4",
+    "cme:B1,H1,L300,D4,V3,causal,rbf,learned,quadratic,threads=4",
+    "cme:B1,H1,L300,D4,V1,rbf,learned,quadratic,dvariance,determinant,threads=4",
+    "cme:B1,H1,L60,S300,D4,V1,rbf,learned,quadratic,dvariance,determinant,mask",
+    "cme:B1,H2,L100,D8,bound,heads,kernel,quadratic,dvariance",
+    "cme:B1,H1,L80,S70,D8,causal,offset=-30,learned,quadratic",
+    "cme:B2,H2,L90,D6,rbf,far,learned,mask,kernel,quadratic,dvariance,determinant",
 };
 
 static int compare(const attention_machine *machine, const ridge_problem *p, const char *name, const double *have, const double *want,
@@ -220,6 +253,8 @@ static int check_forward(const char *text) {
         compare(&attention_machines[m], &p, "variance", results.array[RIDGE_VARIANCE], expected.variance, expected.variance_bound, rows);
     failed += compare(&attention_machines[m], &p, "log_determinant", results.array[RIDGE_LOG_DETERMINANT], expected.log_determinant,
                       expected.log_determinant_bound, rows);
+    failed += compare(&attention_machines[m], &p, "quadratic", results.array[RIDGE_QUADRATIC], expected.quadratic, expected.quadratic_bound,
+                      rows * p.value_dim);
     if (results.report.pivots != 0) {
       print_error("%s on %s: %" PRId64 " pivots mended\n", text, attention_machines[m].name, results.report.pivots);
       failed++;
@@ -231,7 +266,7 @@ static int check_forward(const char *text) {
   return failed;
 }
 
-/* <out, dout> + <variance, dvariance> + <log_determinant, dlog_determinant> of the oracle. */
+/* The sum of the results times their gradients, of the oracle. */
 static double loss(const ridge_problem *p) {
   ridge_results results;
   ridge_run_on(ATTENTION_ORACLE, p, &results);
@@ -241,6 +276,7 @@ static double loss(const ridge_problem *p) {
   for (int64_t i = 0; i < p->count[RIDGE_DVARIANCE]; i++) sum += results.array[RIDGE_VARIANCE][i] * p->array[RIDGE_DVARIANCE][i];
   for (int64_t i = 0; i < p->count[RIDGE_DLOG_DETERMINANT]; i++)
     sum += results.array[RIDGE_LOG_DETERMINANT][i] * p->array[RIDGE_DLOG_DETERMINANT][i];
+  for (int64_t i = 0; i < p->count[RIDGE_DQUADRATIC]; i++) sum += results.array[RIDGE_QUADRATIC][i] * p->array[RIDGE_DQUADRATIC][i];
   ridge_results_free(&results);
   return sum;
 }

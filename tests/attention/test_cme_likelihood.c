@@ -5,8 +5,9 @@
  *     dL / dM = 1/2 (alpha alpha' - M^-1),   alpha = M^-1 y
  *
  * once by full attention with the keys as queries, out = y - D alpha, and the log-determinant; once by causal attention with
- * query_offset -1, in which row n predicts y_n from the pairs before it: L = sum over n of log N(y_n; out_n, var_n + D_nn). Both with
- * the gradients by keys, ridge, sigma and noise.
+ * query_offset -1, in which row n predicts y_n from the pairs before it: L = sum over n of log N(y_n; out_n, var_n + D_nn); and by the
+ * quadratic form and the log-determinant of one row that sees all keys, full and causal. All with the gradients by keys, ridge, sigma and
+ * noise; the last also by y.
  */
 #include "kernel_ridge_case.h"
 
@@ -27,11 +28,14 @@ enum {
   DOUT,
   DVARIANCE,
   DLOG_DETERMINANT,
+  DQUADRATIC,
   OUT,
   VARIANCE,
   LOG_DETERMINANT,
+  QUADRATIC,
   DQUERY,
   DKEY,
+  DVALUE,
   DRIDGE,
   DSIGMA,
   DNOISE,
@@ -45,7 +49,7 @@ typedef struct process {
 } process;
 
 typedef struct likelihood {
-  double value, determinant, dx[MOST * DIM], dnoise[MOST], dridge, dsigma;
+  double value, determinant, dx[MOST * DIM], dy[MOST], dnoise[MOST], dridge, dsigma;
 } likelihood;
 
 /* Numbers of f32, so that every machine computes the same process. */
@@ -96,6 +100,7 @@ static likelihood closed_form(const process *p) {
     alpha[i] = 0;
     for (int64_t j = 0; j < n; j++) alpha[i] += inverse[i * n + j] * p->y[j];
     l.value -= 0.5 * p->y[i] * alpha[i];
+    l.dy[i] = -alpha[i];
   }
   for (int64_t i = 0; i < n; i++)
     for (int64_t j = 0; j < n; j++) {
@@ -138,7 +143,7 @@ static void give(run *r, int array, int rank, const int64_t *shape, const double
 }
 
 /* Runs the forward; false if the machine is not there. */
-static bool begin(const attention_machine *machine, const process *p, bool causal, run *r) {
+static bool begin(const attention_machine *machine, const process *p, bool causal, bool quadratic, run *r) {
   *r = (run){.context = attention_machine_open(machine, 2), .type = machine->type};
   if (r->context == NULL) return false;
   hark_attention_desc desc = hark_attention_desc_default();
@@ -151,8 +156,9 @@ static bool begin(const attention_machine *machine, const process *p, bool causa
   desc.causal = causal;
   desc.has_ridge = desc.has_sigma = true;
   desc.has_noise = p->noisy;
-  desc.has_dvariance = causal;
-  desc.has_dlog_determinant = !causal;
+  desc.has_dvariance = causal && !quadratic;
+  desc.has_dlog_determinant = !causal || quadratic;
+  desc.has_dquadratic = quadratic;
   assert_int_equal(hark_attention_plan_create(r->context, &desc, &r->plan), HARK_OK);
   hark_attention_args *a = &r->args;
   const int64_t rows[] = {1, 1, p->n, DIM}, values[] = {1, 1, p->n, 1}, one[] = {1};
@@ -167,6 +173,9 @@ static bool begin(const attention_machine *machine, const process *p, bool causa
   give(r, OUT, 4, values, NULL, &a->out);
   give(r, VARIANCE, 3, rows, NULL, &a->variance);
   give(r, LOG_DETERMINANT, 3, rows, NULL, &a->log_determinant);
+  give(r, QUADRATIC, 4, values, NULL, &a->quadratic);
+  give(r, DQUADRATIC, 4, values, NULL, &a->dquadratic);
+  give(r, DVALUE, 4, values, NULL, &a->dvalue);
   give(r, DOUT, 4, values, NULL, &a->dout);
   give(r, DVARIANCE, 3, rows, NULL, &a->dvariance);
   give(r, DLOG_DETERMINANT, 3, rows, NULL, &a->dlog_determinant);
@@ -174,12 +183,14 @@ static bool begin(const attention_machine *machine, const process *p, bool causa
   give(r, DKEY, 4, rows, NULL, &a->dkey);
   give(r, DRIDGE, 1, one, NULL, &a->dridge);
   give(r, DSIGMA, 1, one, NULL, &a->dsigma);
-  if (causal)
-    a->dlog_determinant = (hark_tensor){0};
+  if (desc.has_dlog_determinant == 0) a->dlog_determinant = (hark_tensor){0};
+  if (desc.has_dvariance == 0) a->dvariance = (hark_tensor){0};
+  if (quadratic)
+    a->dout = (hark_tensor){0};
   else
-    a->dvariance = (hark_tensor){0};
-  a->has_query_offset = causal;
-  a->query_offset = causal ? -1 : 0;
+    a->dquadratic = (hark_tensor){0};
+  a->has_query_offset = causal && !quadratic;
+  a->query_offset = a->has_query_offset ? -1 : 0;
   const hark_attention_sizes sizes = hark_attention_plan_sizes(r->plan);
   a->workspace = r->workspace = aligned_alloc(64, ((sizes.forward_workspace + sizes.backward_workspace) / 64 + 1) * 64);
   assert_non_null(r->workspace);
@@ -191,6 +202,7 @@ static bool begin(const attention_machine *machine, const process *p, bool causa
 static void finish(const process *p, run *r, likelihood *out) {
   if (hark_attention_backward(r->context, r->plan, &r->args) != HARK_OK) fail_msg("%s", hark_context_message(r->context));
   for (int64_t i = 0; i < p->n * DIM; i++) out->dx[i] = get(r, DQUERY, i) + get(r, DKEY, i);
+  for (int64_t i = 0; i < p->n; i++) out->dy[i] = get(r, DVALUE, i);
   out->dridge += get(r, DRIDGE, 0);
   out->dsigma = get(r, DSIGMA, 0);
   for (int64_t i = 0; i < p->n && p->noisy; i++) out->dnoise[i] += get(r, DNOISE, i);
@@ -213,7 +225,7 @@ static void expect(const char *what, const attention_machine *machine, double ha
 static bool by_determinant(const attention_machine *machine, const process *p, likelihood *out) {
   run r;
   *out = (likelihood){0};
-  if (!begin(machine, p, false, &r)) return false;
+  if (!begin(machine, p, false, false, &r)) return false;
   out->determinant = get(&r, LOG_DETERMINANT, p->n - 1);
   out->value = -0.5 * (out->determinant + (double)p->n * LOG_2_PI);
   for (int64_t i = 0; i < p->n; i++) {
@@ -233,7 +245,7 @@ static bool by_determinant(const attention_machine *machine, const process *p, l
 static bool by_prediction(const attention_machine *machine, const process *p, likelihood *out) {
   run r;
   *out = (likelihood){0};
-  if (!begin(machine, p, true, &r)) return false;
+  if (!begin(machine, p, true, false, &r)) return false;
   for (int64_t i = 0; i < p->n; i++) {
     const double variance = get(&r, VARIANCE, i) + added(p, i), error = p->y[i] - get(&r, OUT, i);
     const double dvariance = 0.5 * (error * error / variance - 1) / variance;
@@ -245,6 +257,20 @@ static bool by_prediction(const attention_machine *machine, const process *p, li
     put(&r, DOUT, i, error / variance);
     put(&r, DVARIANCE, i, dvariance);
   }
+  finish(p, &r, out);
+  return true;
+}
+
+/* The last row sees all keys. */
+static bool by_quadratic(const attention_machine *machine, const process *p, bool causal, likelihood *out) {
+  run r;
+  *out = (likelihood){0};
+  if (!begin(machine, p, causal, true, &r)) return false;
+  const int64_t last = p->n - 1;
+  out->determinant = get(&r, LOG_DETERMINANT, last);
+  out->value = -0.5 * (get(&r, QUADRATIC, last) + out->determinant + (double)p->n * LOG_2_PI);
+  put(&r, DLOG_DETERMINANT, last, -0.5);
+  put(&r, DQUADRATIC, last, -0.5);
   finish(p, &r, out);
   return true;
 }
@@ -268,6 +294,11 @@ static void check_all(int64_t n, double ridge, bool noisy) {
     likelihood have;
     if (by_determinant(&attention_machines[m], &p, &have)) check(&attention_machines[m], &p, &have, &want);
     if (by_prediction(&attention_machines[m], &p, &have)) check(&attention_machines[m], &p, &have, &want);
+    for (int causal = 0; causal < 2; causal++) {
+      if (!by_quadratic(&attention_machines[m], &p, causal != 0, &have)) continue;
+      check(&attention_machines[m], &p, &have, &want);
+      for (int64_t i = 0; i < n; i++) expect("dy", &attention_machines[m], have.dy[i], want.dy[i], tolerance(&attention_machines[m], &p));
+    }
   }
 }
 

@@ -57,9 +57,11 @@ static void check_causality(const char *text, int64_t first, bool mended) {
         expect_bits("variance", &p, &attention_machines[m], after.array[RIDGE_VARIANCE][row], before.array[RIDGE_VARIANCE][row]);
         expect_bits("log_determinant", &p, &attention_machines[m], after.array[RIDGE_LOG_DETERMINANT][row],
                     before.array[RIDGE_LOG_DETERMINANT][row]);
-        for (int64_t c = 0; c < p.value_dim; c++)
-          expect_bits("out", &p, &attention_machines[m], after.array[RIDGE_OUT][row * p.value_dim + c],
-                      before.array[RIDGE_OUT][row * p.value_dim + c]);
+        for (int64_t c = 0; c < p.value_dim; c++) {
+          const int64_t i = row * p.value_dim + c;
+          expect_bits("out", &p, &attention_machines[m], after.array[RIDGE_OUT][i], before.array[RIDGE_OUT][i]);
+          expect_bits("quadratic", &p, &attention_machines[m], after.array[RIDGE_QUADRATIC][i], before.array[RIDGE_QUADRATIC][i]);
+        }
       }
     ridge_results_free(&before);
     ridge_results_free(&after);
@@ -223,7 +225,11 @@ static void test_threads(void **state) {
                                       "cme:B1,H1,L300,D4,V3,causal,rbf,learned,kernel,determinant",
                                       "cme:B1,H1,L260,D4,V3,learned,determinant,dvariance",
                                       "cme:B1,H2,L200,D4,V3,learned,noise,causal",
-                                      "cme:B2,H4,K2,L70,D8,rbf,noise,ridge=0"};
+                                      "cme:B2,H4,K2,L70,D8,rbf,noise,ridge=0",
+                                      "cme:B1,H1,L330,D4,V2,causal,learned,quadratic,determinant",
+                                      "cme:B1,H1,L330,D4,V2,rbf,learned,quadratic,determinant,dvariance",
+                                      "cme:B1,H1,L100,S260,D4,V2,rbf,learned,quadratic,mask",
+                                      "cme:B2,H4,K2,L70,D8,learned,quadratic,dvariance"};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       ridge_problem p;
@@ -282,8 +288,8 @@ static void test_hidden_keys(void **state) {
     }
 }
 
-/* A query that sees no key has zeros in out and log_determinant, and the prior's variance kappa(q, q) G(0), whichever way the keys are
- * taken from it: by lengths, an empty ragged sequence, a mask, or its position; a row of no sequence has zero in all. */
+/* A query that sees no key has zeros in out, log_determinant and quadratic, and the prior's variance kappa(q, q) G(0), whichever way the
+ * keys are taken from it: by lengths, an empty ragged sequence, a mask, or its position; a row of no sequence has zero in all. */
 static void test_no_keys(void **state) {
   (void)state;
   static const char *const cases[] = {"cme:B3,H2,L11,D4,lengths,kernel",         "cme:B3,H2,L11,D4,lengths,rbf,heads,kernel",
@@ -322,7 +328,8 @@ static void test_no_keys(void **state) {
           fail_msg("'%s' on %s: the variance of row %d is %.9g, expected %.9g", p.text, attention_machines[m].name, (int)i,
                    r.array[RIDGE_VARIANCE][i], prior);
         assert_true(r.array[RIDGE_LOG_DETERMINANT][i] == 0);
-        for (int64_t c = 0; c < p.value_dim; c++) assert_true(r.array[RIDGE_OUT][i * p.value_dim + c] == 0);
+        for (int64_t c = 0; c < p.value_dim; c++)
+          assert_true(r.array[RIDGE_OUT][i * p.value_dim + c] == 0 && r.array[RIDGE_QUADRATIC][i * p.value_dim + c] == 0);
         for (int64_t c = 0; c < p.head_dim; c++) assert_true(r.array[RIDGE_DQUERY][i * p.head_dim + c] == 0);
         none++;
       }
@@ -580,25 +587,27 @@ static void test_own_kernel(void **state) {
 }
 
 /* An element of a gradient that is not finite reaches its own query, and the keys that its row sees, of its sequence and head. Values do
- * not depend on a variance, nor queries and values on a log-determinant. */
+ * not depend on a variance, nor queries and values on a log-determinant, nor queries on a quadratic form. */
 static void test_gradients_not_finite(void **state) {
   (void)state;
-  static const char *const cases[] = {"cme:B2,H2,L70,D4,rbf,noise,dvariance,determinant",
-                                      "cme:B2,H2,L70,D4,causal,noise,dvariance,determinant"};
+  static const char *const cases[] = {"cme:B2,H2,L70,D4,rbf,noise,dvariance,determinant,quadratic",
+                                      "cme:B2,H2,L70,D4,causal,noise,dvariance,determinant,quadratic"};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
-    for (int given = RIDGE_DOUT; given <= RIDGE_DLOG_DETERMINANT; given++)
+    for (int given = RIDGE_DOUT; given <= RIDGE_DQUADRATIC; given++)
       for (int m = 0; m < attention_machine_count; m++) {
         ridge_problem p;
         ridge_results r;
         ridge_problem_make(cases[k], &p);
         const int64_t row = 2 * 70 + 30; /* item 1, head 0, row 30 */
-        p.array[given][given == RIDGE_DOUT ? row * 4 + 1 : row] = NAN;
+        const bool of_values = given == RIDGE_DOUT || given == RIDGE_DQUADRATIC;
+        p.array[given][of_values ? row * 4 + 1 : row] = NAN;
         if (ridge_run_on(&attention_machines[m], &p, &r)) {
           assert_int_equal(r.status, HARK_OK);
           for (int a = RIDGE_DQUERY; a < RIDGE_ARRAYS; a++)
             for (int64_t i = 0; r.array[a] != NULL && i < ridge_count_of(&p, (ridge_array)a); i++) {
               const int64_t at = a == RIDGE_DNOISE ? i : i / 4;
-              const bool apart = a == RIDGE_DVALUE ? given != RIDGE_DOUT : a == RIDGE_DQUERY && given == RIDGE_DLOG_DETERMINANT;
+              const bool apart =
+                  a == RIDGE_DVALUE ? !of_values : a == RIDGE_DQUERY && (given == RIDGE_DLOG_DETERMINANT || given == RIDGE_DQUADRATIC);
               const bool finite = apart || at / 70 != 2 || (a == RIDGE_DQUERY && at != row);
               const bool reached = !apart && at / 70 == 2 && (a == RIDGE_DQUERY ? at == row : at <= row);
               if (a == RIDGE_DVALUE && reached && i % 4 != 1) continue; /* columns of values are apart */
@@ -662,6 +671,9 @@ static void test_refused_descriptors(void **state) {
   WRONG("has_dlog_determinant is -1, expected 0 or 1", d.has_dlog_determinant = -1);
   WRONG("has_dlog_determinant is 1 with normalisation softmax, expected 0",
         (d.normalisation = HARK_NORMALISATION_SOFTMAX, d.ridge = 0, d.has_dlog_determinant = 1));
+  WRONG("has_dquadratic is 3, expected 0 or 1", d.has_dquadratic = 3);
+  WRONG("has_dquadratic is 1 with normalisation softmax, expected 0",
+        (d.normalisation = HARK_NORMALISATION_SOFTMAX, d.ridge = 0, d.has_dquadratic = 1));
 #undef WRONG
   hark_context *context = attention_machine_open(&attention_machines[2], 1);
   for (int i = 0; i < count; i++) {
@@ -718,7 +730,7 @@ static void statistic_open(statistic_call *c) {
     desc.head_dim = DIM;
     desc.normalisation = i < 2 ? HARK_NORMALISATION_CME : HARK_NORMALISATION_SOFTMAX;
     desc.ridge = i < 2;
-    desc.has_dvariance = desc.has_dlog_determinant = desc.has_noise = i == 0;
+    desc.has_dvariance = desc.has_dlog_determinant = desc.has_dquadratic = desc.has_noise = i == 0;
     assert_fine(c->context, hark_attention_plan_create(c->context, &desc, &c->plans[i]));
     const hark_attention_sizes sizes = hark_attention_plan_sizes(c->plans[i]);
     bytes += sizes.forward_workspace + sizes.backward_workspace + sizes.saved + ALIGNMENT;
@@ -837,6 +849,87 @@ static void test_statistics_alone(void **state) {
   statistic_close(&c);
 }
 
+/* The quadratic form and its gradient, which have the shape of out. */
+static void test_refused_quadratics(void **state) {
+  (void)state;
+  statistic_call c;
+  statistic_open(&c);
+  const int64_t shape[] = {1, 1, ROWS, DIM}, strides[] = {ROWS * DIM, ROWS * DIM, DIM, 2};
+  double wide[2 * ROWS * DIM] = {0};
+  float numbers[2 * ROWS * DIM] = {0}, zeros[ROWS * DIM] = {0}, expected[ROWS * DIM];
+  for (int backward = 0; backward < 2; backward++) {
+    hark_attention_args args = c.args;
+    for (int i = 0; i < TENSORS; i++)
+      if (i != 2) *statistic_tensor(&args, i) = (hark_tensor){0}; /* noise remains */
+    hark_tensor *const tensor = backward ? &args.dquadratic : &args.quadratic, given;
+    hark_status (*const call)(hark_context *, const hark_attention_plan *, const hark_attention_args *) =
+        backward ? hark_attention_backward : hark_attention_forward;
+    const char *const name = backward ? "dquadratic" : "quadratic";
+    assert_fine(c.context, hark_tensor_wrap(c.context, numbers, HARK_F32, 4, shape, NULL, &given));
+    for (int way = 0; way < 7; way++) {
+      static const char *const says[] = {
+          "",
+          "is f64, expected f32",
+          "has shape [1, 1, 3, 2], expected [1, 1, 4, 2]",
+          "has stride 2 in its last dimension, expected 1",
+          "share memory",
+          "the plan was made without has_dquadratic",
+          "is given with normalisation softmax, which has none",
+      };
+      *tensor = given;
+      if (way == 1) assert_fine(c.context, hark_tensor_wrap(c.context, wide, HARK_F64, 4, shape, NULL, tensor));
+      if (way == 2) tensor->shape[2]--;
+      if (way == 3) assert_fine(c.context, hark_tensor_wrap(c.context, numbers, HARK_F32, 4, shape, strides, tensor));
+      if (way == 4) tensor->data = backward ? c.dkey : c.out;
+      if (way >= 5) args.noise = (hark_tensor){0};
+      hark_attention_args last = args;
+      float sums[ROWS] = {0};
+      if (way == 6) assert_fine(c.context, hark_tensor_wrap(c.context, sums, HARK_F32, 3, shape, NULL, &last.log_sum_exp));
+      const hark_status status = call(c.context, c.plans[way < 5 ? 0 : way - 4], &last);
+      const bool fine = way == 0 || (way == 5 && !backward);
+      const char *const message = hark_context_message(c.context);
+      if (fine != (status == HARK_OK) || (!fine && (strstr(message, says[way]) == NULL || strstr(message, name) == NULL)))
+        fail_msg("%s, way %d: %s \"%s\", expected \"%s\"", name, way, hark_status_name(status), message, says[way]);
+    }
+  }
+  /* without dout, which is zero then */
+  for (int i = 0; i < ROWS * DIM; i++) c.rows[i] = 0.25f * (float)i - 0.5f;
+  for (int i = 0; i < ROWS; i++) c.numbers[2][i] = 0.5f;
+  hark_attention_args args = c.args;
+  args.dvariance = args.dlog_determinant = (hark_tensor){0};
+  assert_fine(c.context, hark_tensor_wrap(c.context, c.rows, HARK_F32, 4, shape, NULL, &args.dquadratic));
+  args.dout.data = zeros;
+  assert_fine(c.context, hark_attention_backward(c.context, c.plans[0], &args));
+  memcpy(expected, c.dkey, sizeof expected);
+  args.dout = args.out = (hark_tensor){0};
+  memset(c.dkey, 0xff, sizeof c.dkey);
+  assert_fine(c.context, hark_attention_backward(c.context, c.plans[0], &args));
+  assert_memory_equal(c.dkey, expected, sizeof expected);
+  assert_true(expected[0] != 0);
+  statistic_close(&c);
+}
+
+/* A form beyond the range of the type is infinite; nothing else is affected. */
+static void test_large_quadratic(void **state) {
+  (void)state;
+  for (int causal = 0; causal < 2; causal++)
+    for (int m = 0; m < attention_machine_count; m++) {
+      ridge_problem p;
+      ridge_results r;
+      ridge_problem_make(causal ? "cme:B1,H1,L70,D3,V2,rbf,causal" : "cme:B1,H1,L70,D3,V2,rbf", &p);
+      for (int64_t i = 0; i < 70; i++) p.array[RIDGE_VALUE][2 * i] = (double)(i % 2 == 0 ? 1e25f : -1e25f);
+      if (ridge_run_on(&attention_machines[m], &p, &r)) {
+        assert_int_equal(r.status, HARK_OK);
+        for (int64_t i = 0; i < 70; i++) {
+          assert_true((isfinite(r.array[RIDGE_QUADRATIC][2 * i]) != 0) == (attention_machines[m].type == HARK_F64));
+          assert_true(isfinite(r.array[RIDGE_QUADRATIC][2 * i + 1]) && isfinite(r.array[RIDGE_OUT][2 * i]));
+        }
+        ridge_results_free(&r);
+      }
+      ridge_problem_free(&p);
+    }
+}
+
 /* Counted operations against a count row by row. */
 static void test_operations(void **state) {
   (void)state;
@@ -935,9 +1028,13 @@ static void test_memory(void **state) {
  * both directions (the fence after it, in kernel_ridge_case.c, is not; nor is anything allocated besides). */
 static void test_measured_memory(void **state) {
   (void)state;
-  static const char *const cases[] = {"cme:B1,H2,L512,D16,V24,rbf,threads=1", "cme:B1,H2,L512,D16,V24,rbf,causal,kernel,threads=1",
-                                      "cme:B1,H2,L512,D16,V24,rbf,dvariance,threads=1", "cme:B1,H2,L512,D16,V24,determinant,threads=1",
-                                      "cme:B1,H2,L512,D16,V24,causal,noise,threads=1"};
+  static const char *const cases[] = {"cme:B1,H2,L512,D16,V24,rbf,threads=1",
+                                      "cme:B1,H2,L512,D16,V24,rbf,causal,kernel,threads=1",
+                                      "cme:B1,H2,L512,D16,V24,rbf,dvariance,threads=1",
+                                      "cme:B1,H2,L512,D16,V24,determinant,threads=1",
+                                      "cme:B1,H2,L512,D16,V24,causal,noise,threads=1",
+                                      "cme:B1,H2,L512,D16,V24,rbf,quadratic,threads=1",
+                                      "cme:B1,H2,L512,D16,V3,causal,quadratic,threads=1"};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       ridge_problem p;
@@ -980,6 +1077,8 @@ int main(void) {
       cmocka_unit_test(test_refused_statistics),
       cmocka_unit_test(test_unplanned_statistics),
       cmocka_unit_test(test_statistics_alone),
+      cmocka_unit_test(test_refused_quadratics),
+      cmocka_unit_test(test_large_quadratic),
       cmocka_unit_test(test_operations),
       cmocka_unit_test(test_plan),
       cmocka_unit_test(test_memory),

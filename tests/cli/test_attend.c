@@ -592,6 +592,8 @@ static void test_refused_tensors(void **state) {
       {"noise F32 1 2 8", "", 2, "tensor noise needs --normalisation cme"},
       {"dvariance F32 1 2 8", "", 2, "tensor dvariance needs --normalisation cme"},
       {"dlog_determinant F32 1 2 8", "--causal", 2, "tensor dlog_determinant needs --normalisation cme"},
+      {"dquadratic F32 1 2 8 4", "", 2, "tensor dquadratic needs --normalisation cme"},
+      {"dquadratic F32 1 2 8", RIDGE, 3, "tensor dquadratic has shape [1, 2, 8], expected [1, 2, 8, 4]"},
       {"noise F32 1 2 7", RIDGE, 3, "tensor noise has shape [1, 2, 7], expected [1, 2, 8]"},
       {"noise F32 1 2 8", "--normalisation cme --ridge 0", 2, "item 0, head 0: ridge and noise of key row 0 are 0, expected one of them"},
       {"", "--normalisation cme --ridge 0", 2, "--ridge 0 needs tensor noise"},
@@ -640,12 +642,12 @@ static void test_short_tables(void **state) {
   attention_problem_free(&p);
 }
 
-/* Writes q, k, v, noise, dvariance and dlog_determinant of two heads and 6 rows; `shift` is added to one number of noise. */
+/* Writes q, k, v, noise, dvariance, dlog_determinant and dquadratic of two heads and 6 rows; `shift` is added to one number of noise. */
 static void write_posterior(double shift) {
   static const struct {
     const char *name;
     int rank;
-  } inputs[] = {{"q", 4}, {"k", 4}, {"v", 4}, {"noise", 3}, {"dvariance", 3}, {"dlog_determinant", 3}};
+  } inputs[] = {{"q", 4}, {"k", 4}, {"v", 4}, {"noise", 3}, {"dvariance", 3}, {"dlog_determinant", 3}, {"dquadratic", 4}};
   enum { COUNT = sizeof inputs / sizeof inputs[0], NOISE = 3 };
   static const int64_t shape[] = {1, 2, 6, 3};
   hark_tensor tensors[COUNT];
@@ -661,9 +663,10 @@ static void write_posterior(double shift) {
   for (int k = 0; k < COUNT; k++) hark_tensor_destroy(attend_context, &tensors[k]);
 }
 
-/* <variance, dvariance> + <log_determinant, dlog_determinant>, and its gradients by number 8 of noise and by the ridge. */
+/* <variance, dvariance> + <log_determinant, dlog_determinant> + <quadratic, dquadratic>, and its gradients by number 8 of noise and by the
+ * ridge. */
 static double loss_of_posterior(double ridge, double shift, double gradients[2]) {
-  static const char *const names[] = {"variance", "log_determinant", "dnoise", "dridge"};
+  static const char *const names[] = {"variance", "log_determinant", "quadratic", "dnoise", "dridge"};
   char words[256], output[ATTEND_OUTPUT_BYTES];
   double sum = 0;
   snprintf(words, sizeof words, "--normalisation cme --kernel rbf --sigma 0.75 --ridge %.17g --backend reference", ridge);
@@ -671,17 +674,17 @@ static double loss_of_posterior(double ridge, double shift, double gradients[2])
   if (attend(words, output) != 0) fail_msg("%s", output);
   hark_safetensors *file;
   assert_int_equal(hark_safetensors_open(attend_context, attend_output, &file), HARK_OK);
-  for (int k = 0; k < 4; k++) {
+  for (int k = 0; k < 5; k++) {
     hark_tensor tensor = attend_load(file, names[k], HARK_F64);
-    for (int64_t i = 0; i < hark_tensor_count(&tensor) && k < 2; i++) sum += attend_number(&tensor, i) * sin(1.3 * (double)(i + 1) + 4 + k);
-    if (k >= 2) gradients[k - 2] = attend_number(&tensor, k == 2 ? 8 : 0);
+    for (int64_t i = 0; i < hark_tensor_count(&tensor) && k < 3; i++) sum += attend_number(&tensor, i) * sin(1.3 * (double)(i + 1) + 4 + k);
+    if (k >= 3) gradients[k - 3] = attend_number(&tensor, k == 3 ? 8 : 0);
     hark_tensor_destroy(attend_context, &tensor);
   }
   hark_safetensors_close(attend_context, &file);
   return sum;
 }
 
-/* Noise, and gradients by variance and log-determinant without dout. */
+/* Noise, and gradients by the statistics of rows without dout. */
 static void test_posterior(void **state) {
   (void)state;
   static const double steps[] = {-2, -1, 1, 2}, weights[] = {1, -8, 8, -1}, step = 1e-3;

@@ -9,6 +9,7 @@
  *     dlambda      = trace dM;   dnoise_i = dM_ii;   amounts added to pivots are constants
  *     var_n = kappa(q_n, q_n) - b^T M_p^-1 b, with dvar:   dkappa(q_n, q_n) = dvar,  db -= 2 dvar a,  dM += dvar a a^T
  *     logdet_n = 2 sum over i < p of log R_ii, with g_i the sum of dlogdet over the rows with p > i:   dM += R^-T diag(g) R^-1
+ *     quad_n = V_p^T M_p^-1 V_p of a column V of values, with a = M_p^-1 V_p:   dV += 2 dquad a,  dM -= dquad a a^T
  *     kappa = exp(s) G:  ds = dkappa kappa,  dlogG[|p - i|] += ds
  *     exp: s = scale q.k - shift    dq += scale ds k, dk += scale ds q
  *     rbf: s = -|q - k|^2 / (2 sigma^2)    dq += ds (k - q) / sigma^2, dk += ds (q - k) / sigma^2, dsigma += -2 s ds / sigma
@@ -102,6 +103,23 @@ static void backward_row(const ridge_head *h, int64_t row, double *dmatrix, doub
               dense_query_index(&h->at, &args->dquery, row), args->accumulate & HARK_ACCUMULATE_QUERY);
 }
 
+/* dV += 2 dquad a and dM -= dquad a a^T of a row's quadratic forms, which were multiplied by e^-shift. */
+static void quadratic_gradients(const ridge_head *h, int64_t row, double *dmatrix, double *dvalues) {
+  const hark_attention_args *args = h->at.args;
+  const int64_t dv = h->at.desc->value_dim, m = h->keys, seen = hark_reference_ridge_seen(h, row);
+  const int64_t first = dense_query_index(&h->at, &args->dquadratic, row);
+  double *a = h->rows[0];
+  for (int64_t c = 0; c < dv; c++) {
+    const double dquadratic = dense_get(&args->dquadratic, first + c) * exp(-h->is.shift);
+    for (int64_t i = 0; i < seen; i++) a[i] = h->solved[i * dv + c];
+    hark_reference_ridge_solve_transposed(h, seen, a);
+    for (int64_t i = 0; i < seen; i++) {
+      dvalues[i * dv + c] += 2 * dquadratic * a[i];
+      for (int64_t j = 0; j <= i; j++) dmatrix[i * m + j] -= dquadratic * a[i] * a[j];
+    }
+  }
+}
+
 /* dM += R^-T diag(g) R^-1, the leading p x p part of which is dlogdet_n M_p^-1 of a row that sees p keys. */
 static void determinant_gradients(const ridge_head *h, double *dmatrix) {
   const hark_attention_args *args = h->at.args;
@@ -151,6 +169,8 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
   memset(dkeys, 0, (size_t)(m * d) * sizeof(double));
   memset(dvalues, 0, (size_t)(m * dv) * sizeof(double));
   for (int64_t row = 0; row < h.at.sequence->query_count; row++) backward_row(&h, row, dmatrix, dkeys, dvalues, partial);
+  for (int64_t row = 0; row < h.at.sequence->query_count && args->dquadratic.type != HARK_NONE; row++)
+    quadratic_gradients(&h, row, dmatrix, dvalues);
   if (args->dlog_determinant.type != HARK_NONE) determinant_gradients(&h, dmatrix);
   matrix_gradients(&h, dmatrix, dkeys, partial);
   const bool add_key = !first || (args->accumulate & HARK_ACCUMULATE_KEY), add_value = !first || (args->accumulate & HARK_ACCUMULATE_VALUE);

@@ -265,7 +265,18 @@ static double determinant(const ridge_head *h, int64_t n) {
   return sum;
 }
 
-/* One row of out, variance and log_determinant. */
+/* V'M^-1 V of each column of values, with the leading n x n part of M: the sum of U^2. */
+static void store_quadratic(const ridge_head *h, int64_t row, int64_t n) {
+  const hark_attention_args *args = h->at.args;
+  const int64_t dv = h->at.desc->value_dim, out = dense_query_index(&h->at, &args->quadratic, row);
+  for (int64_t c = 0; c < dv; c++) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += h->solved[i * dv + c] * h->solved[i * dv + c];
+    dense_put(&args->quadratic, out + c, sum * exp(-h->is.shift));
+  }
+}
+
+/* One row of out and of the statistics. */
 static bool forward_row(const ridge_head *h, int64_t row) {
   const hark_attention_args *args = h->at.args;
   const int64_t dv = h->at.desc->value_dim, seen = hark_reference_ridge_seen(h, row);
@@ -287,6 +298,7 @@ static bool forward_row(const ridge_head *h, int64_t row) {
   }
   if (args->log_determinant.type != HARK_NONE)
     dense_put(&args->log_determinant, hark_reference_ridge_statistic(h, row), determinant(h, seen));
+  if (args->quadratic.type != HARK_NONE) store_quadratic(h, row, seen);
   if (args->variance.type == HARK_NONE) return true;
   double own;
   if (!hark_reference_ridge_own(h, row, &own)) return false;

@@ -115,7 +115,8 @@ static hark_status create_like(hark_context *context, const hark_tensor *like, h
 
 /* Whether the file requests gradients. */
 static bool has_gradients(const hark_attend_tensors *t) {
-  return t->dout.type != HARK_NONE || t->dvariance.type != HARK_NONE || t->dlog_determinant.type != HARK_NONE;
+  return t->dout.type != HARK_NONE || t->dvariance.type != HARK_NONE || t->dlog_determinant.type != HARK_NONE ||
+         t->dquadratic.type != HARK_NONE;
 }
 
 static hark_attention_desc describe(const hark_attend_values *v, const hark_attend_tensors *t) {
@@ -142,6 +143,7 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
     desc.has_noise = t->noise.type != HARK_NONE;
     desc.has_dvariance = t->dvariance.type != HARK_NONE;
     desc.has_dlog_determinant = t->dlog_determinant.type != HARK_NONE;
+    desc.has_dquadratic = t->dquadratic.type != HARK_NONE;
   }
   if (v->normalisation == HARK_ATTEND_STICK_BREAKING) desc.normalisation = HARK_NORMALISATION_STICK_BREAKING;
   desc.batch = t->query.shape[0];
@@ -206,6 +208,7 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   args->dcontextual = t->dcontextual;
   args->dvariance = t->dvariance;
   args->dlog_determinant = t->dlog_determinant;
+  args->dquadratic = t->dquadratic;
   args->dnoise = t->dnoise;
   args->dridge = t->dridge;
   args->dsigma = t->dsigma;
@@ -262,6 +265,7 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, c
   const bool cme = v->normalisation == HARK_ATTEND_CME;
   HARK_TRY(hark_tensor_create(context, t->query.type, 3, rows, cme ? &t->variance : &t->log_sum_exp));
   if (cme) HARK_TRY(hark_tensor_create(context, t->query.type, 3, rows, &t->log_determinant));
+  if (cme) HARK_TRY(hark_tensor_create(context, t->query.type, 4, out, &t->quadratic));
   hark_attention_report report = {0};
   hark_attention_args args = {.struct_size = sizeof args,
                               .query = t->query,
@@ -285,6 +289,7 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, c
                               .noise = t->noise,
                               .variance = t->variance,
                               .log_determinant = t->log_determinant,
+                              .quadratic = t->quadratic,
                               .report = cme ? &report : NULL,
                               .dropout = {.seed = (uint64_t)v->seed, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_ATTENTION)},
                               .saved = saved,
@@ -395,8 +400,8 @@ const hark_command hark_command_attend = {
         "  rotary_rates [pairs] (radians per token; they replace the rates of BASE; with --rotary-scaling, each is multiplied by\n"
         "    the factor by which the scaling changes the rate that it replaces)\n"
         "  dout [B,H,Lq,dv], which requests gradients\n"
-        "  with cme: noise [B,H,Lk], added to lambda for each key; dvariance and dlog_determinant [B,H,Lq], which request gradients,\n"
-        "    with or without dout\n"
+        "  with cme: noise [B,H,Lk], added to lambda for each key; dvariance and dlog_determinant [B,H,Lq] and\n"
+        "    dquadratic [B,H,Lq,dv], which request gradients, with or without dout\n"
         "With --directed-kernel, log_kernel is [H or 1, 2 * distances - 1]. Let n be the position of the query minus the position of\n"
         "the key. The value for n is in column (distances - 1 + n).\n"
         "Differences with --structure hierarchical:\n"
@@ -404,8 +409,9 @@ const hark_command hark_command_attend = {
         "    at least L\n"
         "  query_mask [B or 1,L] (U8 or BOOL, 0: not a query) and hierarchical_bias [H or 1,4*NR-1] are optional input\n"
         "  mask is by key only, [B or 1,1,1,L]\n"
-        "Output: out, and log_sum_exp [B,H,Lq] or, with cme, variance and log_determinant [B,H,Lq]. If gradients are requested,\n"
-        "also dq, dk, dv, dattention_bias, dlog_kernel, dforget, dcontextual, dhierarchical_bias, drotary_rates, dridge [1] and\n"
+        "Output: out, and log_sum_exp [B,H,Lq] or, with cme, variance and log_determinant [B,H,Lq] and quadratic [B,H,Lq,dv]\n"
+        "(V^T M^-1 V of each column of v). If gradients are requested, also dq, dk, dv, dattention_bias, dlog_kernel, dforget, "
+        "dcontextual, dhierarchical_bias, drotary_rates, dridge [1] and\n"
         "dnoise with cme, and dsigma [1] with rbf. With --positional also dpositional [kernels, parameters], with respect to the\n"
         "parameters as in EXPR (l, tau, ...) and in their order.\n"
         "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",

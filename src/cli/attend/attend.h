@@ -31,7 +31,7 @@ typedef struct hark_attend_tensors {
   double logit_factor;                  /* of the scaling of rotary rates; 0: none */
   hark_tensor out, log_sum_exp, dquery, dkey, dvalue, dbias, dlog_kernel, dpositional, dforget, dhierarchical_bias, dsigma;
   hark_tensor ridge, sigma, variance, dridge; /* cme, also the next line */
-  hark_tensor log_determinant, noise, dnoise, dvariance, dlog_determinant;
+  hark_tensor log_determinant, quadratic, noise, dnoise, dvariance, dlog_determinant, dquadratic;
   hark_tensor contextual, dcontextual;
   /* Softmax with a log_sum_exp of -infinity: the same with queries and keys of zeros, -infinity only where a row sees no key. */
   hark_tensor seen;

@@ -39,7 +39,8 @@ static const char *const names[] = {"q",
                                     "contextual",
                                     "noise",
                                     "dvariance",
-                                    "dlog_determinant"};
+                                    "dlog_determinant",
+                                    "dquadratic"};
 
 static const char *input_name(const void *user, int index) {
   (void)user;
@@ -195,6 +196,7 @@ static hark_status read_all(hark_context *context, const char *path, const hark_
   const input_rule noise = {"noise", true, false, 3, {batch, heads, keys}, NULL};
   const input_rule dvariance = {"dvariance", true, false, 3, {batch, heads, queries}, NULL};
   const input_rule ddeterminant = {"dlog_determinant", true, false, 3, {batch, heads, queries}, NULL};
+  const input_rule dquadratic = {"dquadratic", true, false, 4, {batch, heads, queries, t->value.shape[3]}, NULL};
   const hark_stored_tensor *stored = hark_safetensors_find(file, "log_kernel");
   const bool shared = stored != NULL && stored->rank == 2 && stored->shape[0] == 1;
   const input_rule log_kernel = {"log_kernel", true, false, 2, {shared ? 1 : heads, ANY_EXTENT}, "distances"};
@@ -218,6 +220,7 @@ static hark_status read_all(hark_context *context, const char *path, const hark_
   HARK_TRY(read_tensor(context, path, file, &noise, type, &t->noise));
   HARK_TRY(read_tensor(context, path, file, &dvariance, type, &t->dvariance));
   HARK_TRY(read_tensor(context, path, file, &ddeterminant, type, &t->dlog_determinant));
+  HARK_TRY(read_tensor(context, path, file, &dquadratic, type, &t->dquadratic));
   HARK_TRY(read_tensor(context, path, file, &log_kernel, type, &t->log_kernel));
   HARK_TRY(read_numbers(context, path, file, &lengths, &t->key_lengths, &t->key_lengths_bytes));
   HARK_TRY(check_lengths(context, path, t->key_lengths, batch, keys));
@@ -232,7 +235,7 @@ hark_status hark_attend_read(hark_context *context, const char *path, hark_atten
   return status;
 }
 
-#define RESULTS 17
+#define RESULTS 18
 
 /* The results that exist; returns their number. */
 static int64_t list_results(const hark_attend_tensors *t, hark_named_tensor out[RESULTS]) {
@@ -250,6 +253,7 @@ static int64_t list_results(const hark_attend_tensors *t, hark_named_tensor out[
                                           {.name = "dsigma", .tensor = &t->dsigma},
                                           {.name = "variance", .tensor = &t->variance},
                                           {.name = "log_determinant", .tensor = &t->log_determinant},
+                                          {.name = "quadratic", .tensor = &t->quadratic},
                                           {.name = "dridge", .tensor = &t->dridge},
                                           {.name = "dnoise", .tensor = &t->dnoise},
                                           {.name = "dcontextual", .tensor = &t->dcontextual}};
@@ -404,6 +408,8 @@ void hark_attend_free(hark_context *context, hark_attend_tensors *t) {
                                   &t->dnoise,
                                   &t->dvariance,
                                   &t->dlog_determinant,
+                                  &t->quadratic,
+                                  &t->dquadratic,
                                   &t->seen,
                                   &t->contextual,
                                   &t->dcontextual};

@@ -7,8 +7,9 @@
  * forget gates; positions=N: contextual ones, of a table for all heads; stick: stick-breaking, and long: with logits of about -8, so that
  * no stick is used up before the last key; f64; bf16: products of dense attention in bf16; packed: q, k and v as [B, L, H, D]; forward: no
  * backward. hierarchical: N block (16), mean, first or exact queries (first when causal, else mean), sibling, linear, hbias (a table per
- * head), grid=C (the rows are pixels of a picture with C columns). cme (kernel ridge, ridge 0.01): rbf unless exp, variance; a table of
- * log G is constant. Operations are those of hark_attention_plan_operations(); bytes count every operand once.
+ * head), grid=C (the rows are pixels of a picture with C columns). cme (kernel ridge, ridge 0.01): rbf unless exp, variance; dvariance,
+ * dlogdet, dquadratic: gradients by the variance, the log-determinant and the quadratic form; a table of log G is constant. Operations are
+ * those of hark_attention_plan_operations(); bytes count every operand once.
  */
 #include <hark/attention.h>
 #include <math.h>
@@ -24,7 +25,7 @@ typedef struct attention_case {
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions, grid;
   double dropout;
   bool causal, rbf, bias, mask, kernel, shared, directed, forget, twice, half, packed, forward_only, mean, first, exact, sibling, linear,
-      hierarchical_bias, cme, exp, variance, stick, unbroken;
+      hierarchical_bias, cme, exp, variance, dvariance, dlogdet, dquadratic, stick, unbroken;
 } attention_case;
 
 enum {
@@ -49,6 +50,9 @@ enum {
   CONTEXTUAL,
   DCONTEXTUAL,
   VARIANCE,
+  DVARIANCE,
+  DLOG_DETERMINANT,
+  DQUADRATIC,
   SAVED,
   WORKSPACE,
   TENSORS
@@ -106,6 +110,9 @@ static hark_status read_case(hark_context *context, const char *text, attention_
       {.name = "packed", .type = HARK_BENCH_FLAG, .flag = &c->packed},
       {.name = "exp", .type = HARK_BENCH_FLAG, .flag = &c->exp},
       {.name = "variance", .type = HARK_BENCH_FLAG, .flag = &c->variance},
+      {.name = "dvariance", .type = HARK_BENCH_FLAG, .flag = &c->dvariance},
+      {.name = "dlogdet", .type = HARK_BENCH_FLAG, .flag = &c->dlogdet},
+      {.name = "dquadratic", .type = HARK_BENCH_FLAG, .flag = &c->dquadratic},
       {.name = "forward", .type = HARK_BENCH_FLAG, .flag = &c->forward_only},
   };
   HARK_TRY(hark_bench_case_read(context, text, fields, sizeof fields / sizeof fields[0]));
@@ -144,9 +151,13 @@ static hark_status read_case(hark_context *context, const char *text, attention_
   } else if (c->cme) {
     desc->normalisation = HARK_NORMALISATION_CME;
     desc->ridge = CME_RIDGE;
+    desc->has_dvariance = c->dvariance;
+    desc->has_dlog_determinant = c->dlogdet;
+    desc->has_dquadratic = c->dquadratic;
     c->rbf = !c->exp;
-  } else if (c->exp || c->variance) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': exp and variance belong to cases 'cme:...'", text);
+  } else if (c->exp || c->variance || c->dvariance || c->dlogdet || c->dquadratic) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "case '%s': exp, variance, dvariance, dlogdet and dquadratic belong to cases 'cme:...'", text);
   } else if (head == strlen("dense") && memcmp(text, "dense", head) == 0) {
     desc->structure = HARK_STRUCTURE_DENSE;
   } else {
@@ -281,6 +292,16 @@ static hark_status make_terms(hark_context *context, attention_work *work, const
   return HARK_OK;
 }
 
+/* The gradient by a statistic of rows, random. */
+static hark_status make_statistic(hark_context *context, attention_work *work, int which, bool needed, const int64_t *rows,
+                                  hark_tensor *out) {
+  if (!needed) return HARK_OK;
+  HARK_TRY(make(context, work, which, hark_attention_plan_desc(work->plan)->type, 3, rows));
+  HARK_TRY(hark_bench_fill(context, &work->tensors[which], (uint32_t)which, 1));
+  *out = work->tensors[which];
+  return HARK_OK;
+}
+
 static hark_status prepare(hark_context *context, attention_work *work, const attention_case *c, const hark_attention_desc *desc) {
   hark_attention_args *args = &work->args;
   args->struct_size = sizeof *args;
@@ -299,6 +320,9 @@ static hark_status prepare(hark_context *context, attention_work *work, const at
     HARK_TRY(make_rows(context, work, DQUERY, c, c->heads, c->queries, c->head_dim, 0, &args->dquery));
     HARK_TRY(make_rows(context, work, DKEY, c, c->key_heads, c->keys, c->head_dim, 0, &args->dkey));
     HARK_TRY(make_rows(context, work, DVALUE, c, c->key_heads, c->keys, c->value_dim, 0, &args->dvalue));
+    HARK_TRY(make_statistic(context, work, DVARIANCE, c->dvariance, rows, &args->dvariance));
+    HARK_TRY(make_statistic(context, work, DLOG_DETERMINANT, c->dlogdet, rows, &args->dlog_determinant));
+    if (c->dquadratic) HARK_TRY(make_rows(context, work, DQUADRATIC, c, c->heads, c->queries, c->value_dim, 1, &args->dquadratic));
   }
   HARK_TRY(lengthen(context, work, c));
   HARK_TRY(make_terms(context, work, c));
@@ -353,7 +377,10 @@ hark_status hark_bench_attention(hark_context *context, hark_bench_machine *mach
                                           HIERARCHICAL_BIAS,
                                           DHIERARCHICAL_BIAS,
                                           CONTEXTUAL,
-                                          DCONTEXTUAL};
+                                          DCONTEXTUAL,
+                                          DVARIANCE,
+                                          DLOG_DETERMINANT,
+                                          DQUADRATIC};
   attention_case c;
   hark_attention_desc desc;
   HARK_TRY(read_case(context, text, &c, &desc));

@@ -128,6 +128,22 @@ static void store_determinants(const ridge_tiles *h) {
   }
 }
 
+/* Sums of X^2 over the keys that a row sees, of every column of values, one more row after the other. M was divided by e^shift. */
+static void store_quadratics(const ridge_tiles *h) {
+  const double gain = exp(-h->is.shift);
+  for (int64_t c = 0; c < h->desc->value_dim; c++) {
+    double sum = 0;
+    int64_t key = 0;
+    for (int64_t row = 0; row < h->sequence->query_count; row++) {
+      for (const int64_t end = ridge_seen_keys(h, row); key < end; key++) {
+        const double x = (double)h->solved[key * h->dvp + c];
+        sum += x * x;
+      }
+      ridge_row(&h->run->args->quadratic, h->sequence, h->head, h->sequence->query_row + row)[c] = (float)(gain * sum);
+    }
+  }
+}
+
 typedef struct forward_task {
   const hark_attention_call *run;
   ridge_workspace memory;
@@ -152,6 +168,7 @@ static void forward_head(void *data, int64_t index, int worker) {
   ridge_tiles h;
   if (!HARK_ISA(hark_cpu_ridge_begin)(task->shared, task->run, &task->memory, index / desc->heads, index % desc->heads, worker, &h)) return;
   if (task->run->args->log_determinant.type != HARK_NONE) store_determinants(&h);
+  if (task->run->args->quadratic.type != HARK_NONE) store_quadratics(&h);
   if (!down) HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp);
   if (h.context != NULL) {
     hark_parallel_for(h.context, hark_ceil_div(h.sequence->query_count, HARK_RIDGE_TILE), forward_part, &h);

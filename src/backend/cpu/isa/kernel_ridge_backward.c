@@ -6,9 +6,7 @@
  *     z = U'^-1 kappa(K, Q),  w = U^-1 z,  dkappa(K, Q) = db = U^-1 (X dY'),  dV += w dY,  -2 dM += w db' + db w'
  * With D the diagonal matrix of dvariance, causal or not, also by panels (not causal: nothing is hidden):
  *     db = U^-1 (X dY' - z D),  -2 dM += w db' + db w',  dkappa(K, Q) = db - w D,  dkappa(q, q) = D
- * With g_i the sum of dlog_determinant over the rows that see key i:
- *     dM += U^-1 diag(g) U'^-1, for 64 keys at a time: w = U^-1 of their unit vectors, db = - w diag(g),  -2 dM += 2 w db'
- * Then, with s the exponent of kappa = exp(s) and ds = dkappa kappa,
+ * dlog_determinant and dquadratic: kernel_ridge_statistics.c. Then, with s the exponent of kappa = exp(s) and ds = dkappa kappa,
  *     exp: dq = scale sum ds k, dk = scale sum ds q;   rbf: dq = scale sum ds (k - q), dk = scale sum ds (q - k),  scale = 1 / sigma^2
  *     dlogG[t] = sum of ds at distance t;   dlambda = trace dM;   dnoise = diagonal of dM;   dsigma = -(<q, dq> + <k, dk>) / sigma, s being
  *     of degree -2 in sigma and of degree 2 in (q, k);   unit: dx0 = (dx - x (x . dx)) / |x0|
@@ -91,16 +89,7 @@ static void spread(const float *w, bool turned, const float *a, ptrdiff_t a_row,
     hark_ridge_add(&p);
 }
 
-/* ---- tasks of a head that threads may share ---- */
-
-static void run_all(const ridge_tiles *h, int64_t count, hark_task *task, void *data) {
-  if (h->context != NULL)
-    hark_parallel_for(h->context, count, task, data);
-  else
-    for (int64_t index = 0; index < count; index++) task(data, index, 0);
-}
-
-/* A tile of queries: the data of its tasks. */
+/* A tile of queries: the data of the tasks of a head that threads may share. */
 typedef struct panel {
   const ridge_tiles *h;
   int64_t first, tiles; /* position of the first query; number of tiles of keys that it sees */
@@ -108,7 +97,6 @@ typedef struct panel {
   ridge_side side;
   double along; /* <q, dq> + <k, dk> of pairs whose gradients come from differences */
   bool has_dvariance;
-  bool symmetric;                   /* w db' is equal to db w' */
   float dvariance[HARK_RIDGE_TILE]; /* times e^shift, by which the variance was multiplied */
 } panel;
 
@@ -288,7 +276,7 @@ static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, d
               .partial = partial,
               .side = HARK_ISA(hark_cpu_ridge_query_side)(h, row, count)};
   if (!take_queries(h, row, count)) return false;
-  run_all(h, h->tiles, full_keys, &at);
+  ridge_run(h, h->tiles, full_keys, &at);
   give_all_queries(&at);
   *along += store_queries(h, row, count) + h->is.scale * at.along;
   return true;
@@ -368,8 +356,7 @@ static void causal_z(void *data, int64_t index, int worker) {
   fill_z(data, (int)index * RIDGE_BLOCK_LANES, RIDGE_BLOCK_LANES);
 }
 
-/* Columns j of -2 dM += w db' + db w', tiles i <= j, transposed: [db_j'; w_j']; if symmetric, += 2 w db'. The last columns are the
- * longest. */
+/* Columns j of -2 dM += w db' + db w', tiles i <= j, transposed: [db_j'; w_j']. The last columns are the longest. */
 static void causal_matrix(void *data, int64_t index, int worker) {
   const panel *at = data;
   const int64_t j = at->tiles - 1 - index;
@@ -377,8 +364,8 @@ static void causal_matrix(void *data, int64_t index, int worker) {
   ridge_tiles h;
   HARK_ISA(hark_cpu_ridge_join)(at->h, worker, &h);
   const float *w = h.pair + j * HARK_RIDGE_TILE * row;
-  hark_pack_transposed(w + HARK_RIDGE_TILE, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, at->symmetric ? 2.0f : 1.0f, h.turned);
-  if (!at->symmetric) hark_pack_transposed(w, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 1.0f, h.turned + HARK_RIDGE_TILE_FLOATS);
+  hark_pack_transposed(w + HARK_RIDGE_TILE, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 1.0f, h.turned);
+  hark_pack_transposed(w, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 1.0f, h.turned + HARK_RIDGE_TILE_FLOATS);
   for (int64_t i = 0; i <= j; i++) {
     const hark_ridge_product p = {.a = h.turned,
                                   .a_row = HARK_RIDGE_TILE,
@@ -388,7 +375,7 @@ static void causal_matrix(void *data, int64_t index, int worker) {
                                   .c = h.matrix + ridge_tile(&h, i, j),
                                   .c_row = HARK_RIDGE_TILE,
                                   .rows = HARK_RIDGE_TILE,
-                                  .depth = (at->symmetric ? 1 : 2) * HARK_RIDGE_TILE,
+                                  .depth = 2 * HARK_RIDGE_TILE,
                                   .width = HARK_RIDGE_TILE,
                                   .next = i < j ? h.matrix + ridge_tile(&h, i + 1, j) : NULL};
     hark_ridge_add(&p);
@@ -426,53 +413,19 @@ static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial,
   const ptrdiff_t pair_row = 2 * HARK_RIDGE_TILE;
   if (!take_queries(h, row, count)) return false;
   read_dvariance(&at, row, count);
-  run_all(h, at.tiles, causal_fill, &at);
+  ridge_run(h, at.tiles, causal_fill, &at);
   if (h->context != NULL)
     hark_parallel_for(h->context, HARK_RIDGE_TILE / RIDGE_BLOCK_LANES, causal_z, &at);
   else
     fill_z(&at, 0, HARK_RIDGE_TILE);
-  if (at.has_dvariance) run_all(h, at.tiles, causal_variance, &at);
+  if (at.has_dvariance) ridge_run(h, at.tiles, causal_variance, &at);
   HARK_ISA(hark_cpu_ridge_solve_back)(h, at.tiles, h->pair, pair_row, (int)pair_row);
-  run_all(h, at.tiles, causal_matrix, &at);
-  run_all(h, at.tiles, causal_keys, &at);
+  ridge_run(h, at.tiles, causal_matrix, &at);
+  ridge_run(h, at.tiles, causal_keys, &at);
   give_all_queries(&at);
   if (!give_own(&at, row, count)) return false;
   *along += store_queries(h, row, count) + h->is.scale * at.along;
   return true;
-}
-
-/* ---- the determinant ---- */
-
-/* w = U^-1 of the unit vectors of a tile's keys, and db = -w diag(g), in h->pair. */
-static void fill_units(const ridge_tiles *h, int64_t tile, const float *sums) {
-  const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
-  const int64_t rows = (tile + 1) * HARK_RIDGE_TILE;
-  clear(h->pair, rows * row);
-  for (int i = 0; i < HARK_RIDGE_TILE; i++) h->pair[(tile * HARK_RIDGE_TILE + i) * row + i] = 1;
-  HARK_ISA(hark_cpu_ridge_solve_back)(h, tile + 1, h->pair, row, HARK_RIDGE_TILE);
-  for (int64_t i = 0; i < rows; i++)
-    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
-      float *w = h->pair + i * row + lane;
-      vf_store(w + HARK_RIDGE_TILE, vf_zero() - vf_load(w) * vf_load(sums + lane));
-    }
-}
-
-/* Adds the contribution of dlog_determinant to dM, from the last keys, which the fewest rows see, to the first ones. */
-static void determinant_gradients(const ridge_tiles *h) {
-  const float *given = ridge_statistic(h, &h->run->args->dlog_determinant, 0);
-  double sum = 0;
-  int64_t row = h->sequence->query_count;
-  for (int64_t tile = h->tiles - 1; tile >= 0 && !hark_cancel_now(h->memory->context); tile--) {
-    float sums[HARK_RIDGE_TILE] = {0};
-    panel at = {.h = h, .tiles = tile + 1, .symmetric = true};
-    for (int i = HARK_RIDGE_TILE - 1; i >= 0; i--) {
-      const int64_t key = tile * HARK_RIDGE_TILE + i;
-      while (row > 0 && ridge_seen_keys(h, row - 1) > key) sum += (double)given[--row];
-      sums[i] = h->seen[key] != 0 ? (float)sum : 0;
-    }
-    fill_units(h, tile, sums);
-    run_all(h, tile + 1, causal_matrix, &at);
-  }
 }
 
 /* ---- both ---- */
@@ -532,8 +485,8 @@ static void matrix_keys(void *data, int64_t tile, int worker) {
 static double matrix_gradients(const ridge_tiles *h, double *partial) {
   panel at = {.h = h, .tiles = h->tiles, .partial = partial};
   double trace = 0, along = 0;
-  run_all(h, h->tiles, matrix_column, &at);
-  run_all(h, h->tiles, matrix_keys, &at);
+  ridge_run(h, h->tiles, matrix_column, &at);
+  ridge_run(h, h->tiles, matrix_keys, &at);
   for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) trace -= 0.5 * (double)h->reciprocal[i]; /* half of the diagonal of 2 dM */
   for (int64_t i = 0; i < h->keys; i++)
     if (h->seen[i] != 0) hark_ridge_give_noise(h->run->args, h->sequence, h->head, i, &h->is, -0.5 * (double)h->reciprocal[i]);
@@ -571,14 +524,18 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
     const int count = (int)hark_min(HARK_RIDGE_TILE, h.sequence->query_count - row);
     if (!(by_panels ? causal_tile : full_tile)(&h, row, count, partial, &along)) return;
   }
-  if (h.run->args->dlog_determinant.type != HARK_NONE) determinant_gradients(&h);
+  const bool has_dquadratic = h.run->args->dquadratic.type != HARK_NONE;
+  if (h.run->args->dlog_determinant.type != HARK_NONE) HARK_ISA(hark_cpu_ridge_give_determinants)(&h);
+  if (by_panels && has_dquadratic) HARK_ISA(hark_cpu_ridge_give_prefixes)(&h);
   if (!by_panels) {
     HARK_ISA(hark_cpu_ridge_solve)(&h, h.tiles, h.dvalues, h.dvp, h.dvp);
     HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.dvalues, h.dvp, h.dvp);
+    if (has_dquadratic) HARK_ISA(hark_cpu_ridge_add_quadratics)(&h); /* -2 dM += 2 alpha diag(g) alpha' */
     turn_tiles(&h, h.solved, h.lanes_solved);
     turn_tiles(&h, h.dvalues, h.lanes_dvalues);
   }
   along += h.is.scale * matrix_gradients(&h, partial);
+  if (!by_panels && has_dquadratic) HARK_ISA(hark_cpu_ridge_add_quadratics)(&h);
   along += store_keys(&h, first);
   if (h.rbf) partial[1] -= along / h.is.sigma;
 }

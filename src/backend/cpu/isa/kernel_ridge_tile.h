@@ -74,7 +74,7 @@ typedef struct ridge_tiles {
   /* backward */
   float *matrix;         /* upper tiles of -2 dM; by panels */
   float *kernels, *pair; /* [n][64]: kappa(K, Q), then ds; [n][128]: z and db, by panels */
-  float *turned, *work;  /* by panels: [128][64]; full: a tile */
+  float *turned, *work;  /* with `pair`: [128][64]; full: a tile */
   float *dout_rows, *dout_lanes, *dquery;
   float *dkeys, *dvalues, *key_sums;       /* [n][dp], [n][dvp], [n]: sums of dkappa kappa by key */
   float *query_sums, *distances;           /* [64]; [128]: sums by distance in a tile */
@@ -88,6 +88,14 @@ typedef struct ridge_tiles {
  * determinants have their own contributions to dM too. Otherwise dM comes from alpha and dV alone. */
 static inline bool ridge_by_panels(const hark_attention_desc *desc) {
   return desc->causal || desc->has_dvariance != 0 || desc->has_dlog_determinant != 0;
+}
+
+/* Runs tasks of a head, which threads may share. */
+static inline void ridge_run(const ridge_tiles *h, int64_t count, hark_task *task, void *data) {
+  if (h->context != NULL)
+    hark_parallel_for(h->context, count, task, data);
+  else
+    for (int64_t index = 0; index < count; index++) task(data, index, 0);
 }
 
 /* Sets the arrays of h for a descriptor, from `memory` on (NULL: only counts); returns the number of floats. */
@@ -158,6 +166,16 @@ void HARK_ISA(hark_cpu_ridge_solve_rows)(const ridge_tiles *h, int64_t tile, flo
 
 /* Sets entries to zero whose key `tile` 64 + i is after the query's position `first` + lane, for `width` lanes. */
 void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row, int width);
+
+/* Backward by statistics (kernel_ridge_statistics.c). -2 dM += 2 w diag(weights) w' over the first `tiles` tiles of keys, with w the first
+ * `lanes` lanes (64 or 128) of h->pair. */
+void HARK_ISA(hark_cpu_ridge_add_outer)(const ridge_tiles *h, int64_t tiles, int lanes, const float *weights);
+/* Adds the contributions of dlog_determinant to h->matrix. */
+void HARK_ISA(hark_cpu_ridge_give_determinants)(const ridge_tiles *h);
+/* Adds those of dquadratic, in which a row sees the first keys, to h->matrix and h->dvalues; X is in h->solved. */
+void HARK_ISA(hark_cpu_ridge_give_prefixes)(const ridge_tiles *h);
+/* dV += alpha diag(g), half of the contribution of dquadratic if all rows see all keys; alpha is in h->solved. */
+void HARK_ISA(hark_cpu_ridge_add_quadratics)(const ridge_tiles *h);
 
 hark_status HARK_ISA(hark_cpu_ridge_backward)(hark_context *context, const hark_attention_call *run);
 
