@@ -37,7 +37,8 @@ extern "C" {
   X(taken_offsets)                                                                                                                         \
   X(noise_of_heads)                                                                                                                        \
   X(posterior_mixture)                                                                                                                     \
-  X(gaussian_loss)
+  X(gaussian_loss)                                                                                                                         \
+  X(gate_segments)
 HARK_EXPERIMENTAL_OPERATORS(HARK_OPERATOR_DECLARE)
 
 /* segment_slots: offsets of `slots` rows for every segment, C min(slots, length of the segment) of them with `fewer`. input offsets i64 [S
@@ -223,6 +224,9 @@ typedef struct hark_linear_ridge_attributes {
 typedef struct hark_noise_of_heads_attributes {
   double least; /* from 0 */
 } hark_noise_of_heads_attributes;
+
+/* gate_segments: y[n, :] = x[n, :] log(1 + exp(gate[s, :])), s the segment of row n; rows of no segment are 0. inputs x [..., D], gate [S,
+ * D], offsets i64 [S + 1]. No attributes. */
 
 /* posterior_mixture: the predictions of H Gaussian processes as one mean and variance, weighted by their evidences, with an unknown scale
  * of the covariance (docs/mathematics/regressor.md). inputs, of M rows: mean [..., H R], variance, log_determinant [1, H, M] and quadratic

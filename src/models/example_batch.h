@@ -22,8 +22,8 @@ typedef struct hark_example_batch {
   int64_t *ranges;             /* [rows, P, 2] */
   int32_t *targets;            /* [rows] or [T] */
   float *features;             /* [T, features], of format vectors */
-    float *responses;            /* [rows, responses], in place of targets; of tables [T, responses] */
-    hark_column_scale *scales;   /* of tables: [rows, responses], by which targets were scaled */
+  float *responses;            /* [rows, responses], in place of targets; of tables [T, responses] */
+  hark_column_scale *scales;   /* of tables: [rows, responses], by which targets were scaled */
   int64_t context_rows;        /* of tables: rows of context, which come first; the others are queries. Otherwise 0 */
   int64_t real;                /* number of targets other than HARK_TARGET_IGNORED */
   int64_t longest;             /* tokens of the longest sequence of this batch */

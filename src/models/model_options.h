@@ -64,8 +64,8 @@ typedef enum hark_stored {
   X(architecture, "architecture", ENUM, "decoder", HARK_ARCHITECTURE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                   \
     "decoder: predicts the next token from the previous tokens; encoder: predicts the class of an example, "                               \
     "with attention to all tokens; masked_encoder: predicts masked tokens; ahca: predicts classes, token "                                 \
-    "labels, numbers or its own input, with compressed chunks; latent, finite: map sequences of real vectors " \
-    "to a real vector; regressor: predicts rows of a table from other rows",                                                                                                                    \
+    "labels, numbers or its own input, with compressed chunks; latent, finite: map sequences of real vectors "                             \
+    "to a real vector; regressor: predicts rows of a table from other rows",                                                               \
     NULL, WEIGHTS, CHANGED, 2)                                                                                                             \
   X(layers, "layers", INT, "4", "[1, 10000]", HARK_FLAG_OF_TRAINING, NULL, "number of blocks", HARK_NEEDS_NOT_FINITE, WEIGHTS, ALWAYS, 1)  \
   X(heads, "heads", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, NULL, "attention heads of a block", HARK_NEEDS_NOT_FINITE, MEANING,     \
@@ -389,7 +389,7 @@ typedef enum hark_stored {
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(finite.ridge, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                               \
     "ridge of the regression; its initial value if the ridge is learned", HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)                            \
-  X(finite.ridge_learned, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "learn the ridge", HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)   \
+  X(finite.ridge_learned, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "learn the ridge", HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)  \
   X(regressor.processes, "processes", INT, "8", "[1, 64]", HARK_FLAG_OF_TRAINING, NULL,                                                    \
     "number of Gaussian processes whose predictions a regressor mixes, by their evidence", HARK_NEEDS_REGRESSOR, WEIGHTS, GROUP, 1)        \
   X(regressor.features, "process-features", INT, "8", "[1, 65536]", HARK_FLAG_OF_TRAINING, NULL,                                           \

@@ -47,16 +47,16 @@ typedef struct hark_network {
   /* Layers of the architectures with these names, which have no blocks; otherwise NULL. */
   struct hark_ahca_layers *ahca;
   struct hark_latent_layers *latent;
-    struct hark_finite_layers *finite;
+  struct hark_finite_layers *finite;
   struct hark_regressor_layers *regressor;
 } hark_network;
 
 /* Tables of a pass (regressor.h): T rows, of which C are context and the others queries. Rows of context come first, table after table;
  * then the queries in the same order. Leaves of the tape. */
 typedef struct hark_network_tables {
-  int64_t count;                              /* tables, N */
-  hark_value context, targets, queries;       /* f32 [C, features], [C, responses], [T - C, features] */
-  hark_value context_offsets, query_offsets;  /* i64 [N + 1]: rows of each table */
+  int64_t count;                             /* tables, N */
+  hark_value context, targets, queries;      /* f32 [C, features], [C, responses], [T - C, features] */
+  hark_value context_offsets, query_offsets; /* i64 [N + 1]: rows of each table */
 } hark_network_tables;
 
 /* Terms that architectures add to the loss; each is a separate metric. */
@@ -65,9 +65,9 @@ typedef enum hark_penalty { HARK_PENALTY_RATIO, HARK_PENALTY_PONDER, HARK_PENALT
 /* The input of a pass. Rectangular: tokens [B, L], every row a sequence. Packed (hark_forward.packing): tokens [1, T], sequences one after
  * the other; `ranges` has the rows of each example. */
 typedef struct hark_network_input {
-  hark_value tokens;         /* i32 */
-  hark_value vectors;        /* f32 [1, T, features] of packed real vectors; 0: tokens */
-    const hark_network_tables *tables; /* of architectures that read tables, in place of all above and below it; NULL: none */
+  hark_value tokens;                 /* i32 */
+  hark_value vectors;                /* f32 [1, T, features] of packed real vectors; 0: tokens */
+  const hark_network_tables *tables; /* of architectures that read tables, in place of all above and below it; NULL: none */
   const hark_tensor *ranges; /* i64 [N, parts, 2]: first row of a sequence and the row after its last; NULL: no results per example */
   double remaining;          /* fraction of the training that remains, 1 to 0; 0 in evaluation */
   double weight;             /* of a sequence in the terms that the architecture adds to the loss */
@@ -84,7 +84,7 @@ typedef struct hark_architecture {
   bool predicts_masked;    /* masked tokens of the input (data/corpora/masking.h) */
   bool predicts_classes; /* logits [N, classes] of examples if the configuration has classes; otherwise [B, L, V] or [1, T, V] of tokens */
   bool predicts_vectors; /* reads real vectors; its logits are numbers [N, responses] of examples */
-    bool reads_tables;     /* predicts_vectors, but of tables: a mean and a logarithm of a variance for every response of a query */
+  bool reads_tables;     /* predicts_vectors, but of tables: a mean and a logarithm of a variance for every response of a query */
   bool may_read_vectors; /* the same if the configuration has features; otherwise it reads tokens */
   /* Refuses numbers of the architecture's own options that are out of range. NULL: it has none. Rules between options: model_rules.h. */
   hark_status (*check)(hark_context *context, const hark_network_config *config);

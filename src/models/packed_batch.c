@@ -19,8 +19,7 @@ static hark_status make_tables(hark_context *context, bool memory, hark_packed_b
   return hark_tensor_make(context, memory, HARK_I64, 1, &offsets, &batch->query_offsets);
 }
 
-hark_status hark_packed_batch_create(hark_context *context, const hark_packed_extents *most, bool memory,
-                                     hark_packed_batch *out) {
+hark_status hark_packed_batch_create(hark_context *context, const hark_packed_extents *most, bool memory, hark_packed_batch *out) {
   const int64_t tokens[] = {1, most->tokens}, ranges[] = {most->examples, most->parts, 2}, vectors[] = {1, most->tokens, most->features};
   void *segments = NULL;
   *out = (hark_packed_batch){.most = *most};
@@ -29,7 +28,7 @@ hark_status hark_packed_batch_create(hark_context *context, const hark_packed_ex
   HARK_TRY(hark_tensor_make(context, memory, HARK_I64, 3, ranges, &out->ranges));
   if (most->types) HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 2, tokens, &out->types));
   if (most->features > 0) HARK_TRY(hark_tensor_make(context, memory, HARK_F32, 3, vectors, &out->vectors));
-    if (most->responses > 0) HARK_TRY(make_tables(context, memory, out));
+  if (most->responses > 0) HARK_TRY(make_tables(context, memory, out));
   if (!memory) return HARK_OK;
   HARK_TRY(hark_allocate_zero(context, segment_bytes(out), &segments)); /* shape-only runs read it */
   out->segments = segments;
@@ -41,7 +40,7 @@ void hark_packed_batch_destroy(hark_context *context, hark_packed_batch *batch) 
   hark_tensor_destroy(context, &batch->positions);
   hark_tensor_destroy(context, &batch->ranges);
   hark_tensor_destroy(context, &batch->types);
-    hark_tensor_destroy(context, &batch->vectors);
+  hark_tensor_destroy(context, &batch->vectors);
   hark_tensor_destroy(context, &batch->targets);
   hark_tensor_destroy(context, &batch->context_offsets);
   hark_tensor_destroy(context, &batch->query_offsets);
@@ -50,8 +49,8 @@ void hark_packed_batch_destroy(hark_context *context, hark_packed_batch *batch) 
 }
 
 size_t hark_packed_batch_bytes(const hark_packed_batch *batch) {
-    const hark_tensor *const parts[] = {&batch->tokens,  &batch->positions,       &batch->ranges,       &batch->types, &batch->vectors,
-                                      &batch->targets, &batch->context_offsets, &batch->query_offsets};
+  const hark_tensor *const parts[] = {&batch->tokens,  &batch->positions, &batch->ranges,          &batch->types,
+                                      &batch->vectors, &batch->targets,   &batch->context_offsets, &batch->query_offsets};
   size_t bytes = segment_bytes(batch);
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     if (parts[i]->type != HARK_NONE) bytes += (size_t)hark_tensor_count(parts[i]) * hark_type_bytes(parts[i]->type);
@@ -90,7 +89,7 @@ hark_status hark_packed_batch_write(hark_context *context, hark_packed_batch *ba
   HARK_TRY(hark_backend_write(context, batch->tokens.data, from->inputs, tokens * sizeof *from->inputs));
   HARK_TRY(hark_backend_write(context, batch->positions.data, from->positions, tokens * sizeof *from->positions));
   if (numbers > 0) HARK_TRY(hark_backend_write(context, batch->vectors.data, from->features, numbers * sizeof *from->features));
-    if (batch->most.responses > 0) HARK_TRY(write_tables(context, batch, from));
+  if (batch->most.responses > 0) HARK_TRY(write_tables(context, batch, from));
   return hark_backend_write(context, batch->ranges.data, from->ranges, ranges * sizeof *from->ranges);
 }
 
@@ -131,7 +130,7 @@ hark_status hark_packed_batch_begin(hark_packed_batch *batch, const hark_example
   batch->types_now = hark_tensor_front(&batch->types, 2, one_row);
   forward->types = most->types ? &batch->types_now : NULL;
   input->ranges = &batch->ranges_now;
-    if (most->responses > 0) return begin_tables(batch, extent, forward->tape, input);
+  if (most->responses > 0) return begin_tables(batch, extent, forward->tape, input);
   HARK_TRY(hark_tape_leaf(forward->tape, &tokens, NULL, &input->tokens));
   if (most->features == 0) return HARK_OK;
   const hark_tensor vectors = hark_tensor_front(&batch->vectors, 3, numbers);

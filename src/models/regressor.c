@@ -82,8 +82,7 @@ static hark_status declare_blocks(hark_context *context, hark_network *network) 
         .structure = HARK_STRUCTURE_DENSE,
         .normalisation = (hark_attention_normalisation)hark_layer_choice_of(&config->attention.normalisation, layer),
         .ridge = config->attention.ridge * pow((double)config->context, config->attention.ridge_power)};
-    HARK_TRY(
-        hark_stack_declare_block(context, network, &attention, output_deviation, "blocks", layer, &network->regressor->blocks[layer]));
+    HARK_TRY(hark_stack_declare_block(context, network, &attention, output_deviation, "blocks", layer, &network->regressor->blocks[layer]));
   }
   return hark_norm_declare(context, &network->parameters, config->norm, config->norm_epsilon, config->width, config->bias, "final_norm",
                            &network->final_norm);
@@ -112,8 +111,8 @@ static hark_status declare_head(hark_context *context, hark_network *network) {
                                       .rate = HARK_RATE_FROZEN};
   HARK_TRY(hark_linear_declare(context, parameters, config->features, features, false, 1 / sqrt((double)config->regressor.features),
                                "head.input", &own->kernel_input));
-  HARK_TRY(hark_linear_declare(context, parameters, config->width, features, false, hark_stack_deviation(config), "head.row",
-                               &own->kernel_row));
+  HARK_TRY(
+      hark_linear_declare(context, parameters, config->width, features, false, hark_stack_deviation(config), "head.row", &own->kernel_row));
   HARK_TRY(hark_linear_declare(context, parameters, config->width, features, false, hark_stack_deviation(config), "head.gate", &own->gate));
   HARK_TRY(hark_parameters_add(context, parameters, &gate, &own->gate.bias, "head.gate.bias"));
   HARK_TRY(declare_level(context, network, processes, softplus_inverse(INITIAL_NOISE), "head.noise", &own->noise));
@@ -177,11 +176,6 @@ typedef struct keys {
   hark_value key, value;
 } keys;
 
-static int64_t rows_of(const pass *p, hark_value value) {
-  const hark_tensor *tensor = hark_tape_tensor(p->tape, value);
-  return hark_tensor_count(tensor) / tensor->shape[tensor->rank - 1];
-}
-
 static hark_status make_keys(const pass *p, const hark_block *block, hark_value pairs, keys *out) {
   hark_value x = 0;
   HARK_TRY(hark_norm_apply(p->forward, &block->attention_norm, pairs, &x));
@@ -193,8 +187,8 @@ static hark_status make_keys(const pass *p, const hark_block *block, hark_value 
 
 /* Queries attend to the pairs of their table; the queries are released. */
 static hark_status attend(const pass *p, const hark_block *block, hark_value query, hark_value offsets, const keys *to, hark_value *out) {
-  enum { QUERY, KEY, VALUE, QUERY_OFFSETS = 9, KEY_OFFSETS, ATTENTION_INPUTS };                        /* of attention */
-  enum { LOG_RIDGE = 3, LOG_SIGMA, RIDGE_QUERY_OFFSETS = 7, RIDGE_KEY_OFFSETS, RIDGE_INPUTS };         /* of kernel_ridge */
+  enum { QUERY, KEY, VALUE, QUERY_OFFSETS = 9, KEY_OFFSETS, ATTENTION_INPUTS };                /* of attention */
+  enum { LOG_RIDGE = 3, LOG_SIGMA, RIDGE_QUERY_OFFSETS = 7, RIDGE_KEY_OFFSETS, RIDGE_INPUTS }; /* of kernel_ridge */
   const hark_self_attention *layer = &block->attention;
   const hark_attention_plan *plan = p->forward->plans[layer->layer];
   hark_value inputs[HARK_MAX_INPUTS] = {[QUERY] = query, [KEY] = to->key, [VALUE] = to->value};
@@ -237,35 +231,26 @@ static hark_status end_rows(const pass *p, hark_value *x) {
   return HARK_OK;
 }
 
-/* Gates [tables, P d]: softplus(G s), from the mean s over the pairs of a table. Releases the pairs. */
+/* Gates [tables, P d]: G s, from the mean s over the pairs of a table. Releases the pairs. */
 static hark_status make_gates(const pass *p, hark_value pairs, hark_value *gates) {
-  static const hark_scale_attributes minus = {-1};
   const hark_segment_pool_attributes mean = {.kind = HARK_SEGMENT_POOL_AVERAGE, .slots = 1, .fewer = true, .rows = p->tables};
   const hark_value inputs[] = {pairs, p->context_offsets};
   hark_value summary = 0;
   HARK_TRY(hark_tape_apply(p->tape, &hark_op_segment_pool, &mean, 2, inputs, 1, &summary));
   HARK_TRY(hark_linear_apply(p->forward, &p->network->regressor->gate, summary, gates));
   hark_tape_release(p->tape, summary);
-  HARK_TRY(hark_tape_apply(p->tape, &hark_op_scale, &minus, 1, gates, 1, gates)); /* softplus(x) = -log sigmoid(-x) */
-  HARK_TRY(hark_tape_apply(p->tape, &hark_op_log_sigmoid, NULL, 1, gates, 1, gates));
-  return hark_tape_apply(p->tape, &hark_op_scale, &minus, 1, gates, 1, gates);
+  return HARK_OK;
 }
 
-/* Features of rows for the kernels: gate (S x + T u). The caller keeps all values. */
+/* Features of rows for the kernels: softplus(gate) (S x + T u). The caller keeps all values. */
 static hark_status make_features(const pass *p, hark_value inputs, hark_value rows, hark_value gates, hark_value offsets,
                                  hark_value *features) {
   const hark_regressor_layers *own = p->network->regressor;
-  const hark_segment_index_attributes index = {.rows = rows_of(p, rows)};
-  hark_value of_input = 0, of_row = 0, table[HARK_MAX_OUTPUTS] = {0}, taken[] = {0, gates}, product[] = {0, 0};
+  hark_value of_input = 0, of_row = 0, gated[] = {0, gates, offsets};
   HARK_TRY(hark_linear_apply(p->forward, &own->kernel_input, inputs, &of_input));
   HARK_TRY(hark_linear_apply(p->forward, &own->kernel_row, rows, &of_row));
-  HARK_TRY(hark_forward_add(p->forward, of_input, of_row, &product[0]));
-  HARK_TRY(hark_tape_apply(p->tape, &hark_op_segment_index, &index, 1, &offsets, 0, table));
-  hark_tape_release(p->tape, table[0]);
-  hark_tape_release(p->tape, table[1]);
-  taken[0] = table[2]; /* the segment of every row */
-  HARK_TRY(hark_tape_apply(p->tape, &hark_op_embedding, NULL, 2, taken, 1, &product[1]));
-  return hark_tape_apply(p->tape, &hark_op_product, NULL, 2, product, 3, features);
+  HARK_TRY(hark_forward_add(p->forward, of_input, of_row, &gated[0]));
+  return hark_tape_apply(p->tape, &hark_op_gate_segments, NULL, 3, gated, 1, features);
 }
 
 static hark_status make_noise(const pass *p, hark_value rows, hark_value *noise) {
@@ -308,8 +293,8 @@ static hark_status predict(const pass *p, const rows *context, const rows *query
   HARK_TRY(hark_tape_apply(p->tape, &hark_op_kernel_ridge_posterior, &attributes, INPUTS, inputs,
                            1u << QUERY | 1u << KEY | 1u << VALUE | 1u << NOISE, posterior));
   HARK_TRY(hark_forward_parameter(p->forward, p->network->regressor->prior, &prior));
-  const hark_value mixed[] = {posterior[MEAN], posterior[VARIANCE], posterior[LOG_DETERMINANT], posterior[QUADRATIC], noise, logit,
-                              prior,           query->offsets,      context->offsets};
+  const hark_value mixed[] = {posterior[MEAN], posterior[VARIANCE], posterior[LOG_DETERMINANT], posterior[QUADRATIC], noise, logit, prior,
+                              query->offsets,  context->offsets};
   return hark_tape_apply(p->tape, &hark_op_posterior_mixture, NULL, 9, mixed, 63, out);
 }
 

@@ -477,7 +477,7 @@ static void settle_vectors(const hark_options *set, hark_config *config) {
 /* Real vectors and the models that read them. */
 static hark_status check_vectors(hark_context *context, hark_options *set, const hark_config *config) {
   const hark_architecture *const architecture = hark_architecture_of(config->model.architecture);
-    const char *const format = architecture->reads_tables ? "tables" : "vectors";
+  const char *const format = architecture->reads_tables ? "tables" : "vectors";
   const bool vectors = strcmp(hark_config_format(config), "vectors") == 0, tables = strcmp(hark_config_format(config), "tables") == 0;
   const bool named = architecture->reads_tables ? tables : vectors;
   if (architecture->predicts_vectors && !named && (!hark_config_has_examples(config) || hark_config_format(config)[0] != '\0'))

@@ -174,7 +174,7 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   hark_tape_reset(engine->tape);
   hark_tape_set_recording(engine->tape, forward->training);
   HARK_TRY(hark_packed_batch_begin(&packing->read, batch, forward, &input));
-    *predicted = 0;
+  *predicted = 0;
   if (engine->task.tables) {
     HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, predicted));
     HARK_TRY(hark_network_gaussian_loss(engine->tape, *predicted, packing->read.asked, weight, loss));
@@ -222,7 +222,7 @@ static hark_status evaluation_packed_pass(hark_context *context, hark_engine *en
 
 /* Measures a step of the most examples with `tokens` tokens. */
 static hark_status measure_packed(hark_context *context, hark_engine *engine, int64_t tokens) {
-    hark_example_batch most = {
+  hark_example_batch most = {
       .rows = engine->packing->read.most.examples, .tokens = tokens, .longest = hark_min(tokens, engine->network->config.context)};
   if (engine->task.tables) most.context_rows = tokens / 2; /* each part may be a whole table */
   hark_value loss = 0, predicted = 0;
@@ -371,7 +371,7 @@ hark_status hark_engine_correct(hark_context *context, hark_engine *engine, cons
 static hark_status write_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch) {
   hark_engine_packing *packing = engine->packing;
   if (packing == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: examples given, expected windows of a text");
-    HARK_TRY(hark_packed_batch_write(context, &packing->read, batch));
+  HARK_TRY(hark_packed_batch_write(context, &packing->read, batch));
   if (engine->task.tables) return HARK_OK;
   if (hark_engine_has_vectors(engine)) {
     const size_t responses = (size_t)(batch->rows * engine->task.responses);
@@ -387,8 +387,8 @@ static hark_status write_examples(hark_context *context, hark_engine *engine, co
 
 /* Adds what the predictions of tables say in the units of their targets: a target t = (y - mean) / deviation has the density of y times the
  * deviation. */
-static hark_status read_tables(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_value predicted,
-                               hark_pass_result *result) {
+static hark_status read_tables(hark_context *context, hark_engine *engine, const hark_example_batch *batch, double weight,
+                               hark_value predicted, hark_pass_result *result) {
   const int64_t responses = engine->task.responses;
   float *const numbers = engine->packing->numbers;
   HARK_TRY(hark_tensor_read(context, hark_tape_tensor(engine->tape, predicted), numbers));
@@ -399,18 +399,18 @@ static hark_status read_tables(hark_context *context, hark_engine *engine, const
         const float *const prediction = numbers + 2 * (row - batch->context_rows) * responses + r;
         const double error = (batch->responses[row * responses + r] - prediction[0]) * scale->deviation;
         const double deviation = exp(0.5 * prediction[responses]) * scale->deviation;
-        result->loss += log(scale->deviation);
+        result->loss += weight * log(scale->deviation);
         result->squared_error += error * error;
         result->covered += fabs(error) <= NINETY_PERCENT * deviation;
       }
   return HARK_OK;
 }
 
-static hark_status read_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_value loss,
+static hark_status read_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch, double weight, hark_value loss,
                                  hark_value predicted, hark_pass_result *result) {
   int32_t *const likeliest = engine->packing->predicted;
   HARK_TRY(read_loss(context, engine, loss, &result->loss));
-    if (engine->task.tables) return read_tables(context, engine, batch, predicted, result);
+  if (engine->task.tables) return read_tables(context, engine, batch, weight, predicted, result);
   if (predicted == 0) return HARK_OK; /* predictions of vectors are not classes */
   HARK_TRY(hark_tensor_read(context, hark_tape_tensor(engine->tape, predicted), likeliest));
   hark_engine_rows_spread(&engine->rows, batch->tokens, likeliest);
@@ -426,7 +426,7 @@ hark_status hark_engine_train_examples(hark_context *context, hark_engine *engin
   HARK_TRY(hark_gradient_sum_open(context, &engine->sum));
   HARK_TRY(training_packed_pass(context, engine, batch, micro_step, weight, &loss, &predicted));
   HARK_TRY(hark_gradient_sum_close(context, &engine->sum));
-  HARK_TRY(read_examples(context, engine, batch, loss, predicted, result));
+  HARK_TRY(read_examples(context, engine, batch, weight, loss, predicted, result));
   return read_parts(context, engine, result->loss);
 }
 
@@ -439,7 +439,7 @@ hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *en
   *predicted_rows = engine->packing->predicted;
   if (engine->statistics != NULL)
     HARK_TRY(hark_ahca_statistics_add(context, engine->tape, &engine->trace, batch->tokens, engine->statistics));
-  return read_examples(context, engine, batch, loss, predicted, result);
+  return read_examples(context, engine, batch, 1, loss, predicted, result);
 }
 
 /* The norm of a flat buffer. */

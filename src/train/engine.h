@@ -26,7 +26,7 @@ typedef struct hark_learning_task {
   int32_t classes;             /* 0: targets are tokens */
   int parts;                   /* sequences of an example; 0: windows of a text, in rectangular batches */
   int64_t sequences;           /* of packed sentences: the largest number in a window; 0: parts */
-    int64_t features, responses; /* of real vectors, or of rows of tables; 0: tokens */
+  int64_t features, responses; /* of real vectors, or of rows of tables; 0: tokens */
   bool tables;                 /* examples are tables; responses belong to every row */
   int64_t targets;             /* the most targets at tokens of an example; 0: at every token */
   hark_end_tokens ends;        /* of an imported tokenizer */
@@ -45,8 +45,8 @@ const char *hark_loss_term_name(hark_loss_term term);
 /* Packed examples: the input of a pass, except targets that are not vectors. Absent with rectangular batches. */
 typedef struct hark_engine_packing {
   hark_packed_batch read;
-    hark_tensor responses; /* f32 [rows, responses]; of tables they are in `read` */
-    float *numbers;        /* host, [tokens, 2 responses], of tables: means and logarithms of variances of the last pass's queries */
+  hark_tensor responses; /* f32 [rows, responses]; of tables they are in `read` */
+  float *numbers;        /* host, [tokens, 2 responses], of tables: means and logarithms of variances of the last pass's queries */
   int32_t *predicted;    /* host, [tokens], of the last pass: the most likely number of every row, -1 without logits; 0 for vectors */
 } hark_engine_packing;
 
@@ -130,7 +130,7 @@ HARK_MUST_CHECK hark_status hark_engine_micro_batch(hark_context *context, hark_
 /* The result of a pass over packed examples. */
 typedef struct hark_pass_result {
   double loss;     /* in training without the other terms of engine->parts */
-    int64_t correct; /* targets that are the most likely */
+  int64_t correct; /* targets that are the most likely */
   /* Of tables, summed over queries and responses, in the units of the targets. */
   double squared_error;
   int64_t covered; /* targets within the interval of 90 % */

@@ -69,14 +69,14 @@ static hark_status build_packing(hark_context *context, hark_engine *engine, boo
   const hark_packed_extents most = {.examples = rows,
                                     .tokens = rows * engine->task.parts * engine->network->config.context,
                                     .parts = engine->task.parts,
-                                                                        .features = engine->task.features,
+                                    .features = engine->task.features,
                                     .responses = engine->task.tables ? engine->task.responses : 0,
                                     .types = engine->network->config.token_types > 0};
   HARK_TRY(hark_packed_batch_create(context, &most, memory, &packing->read));
-    if (hark_engine_has_vectors(engine) && !engine->task.tables)
+  if (hark_engine_has_vectors(engine) && !engine->task.tables)
     HARK_TRY(hark_tensor_make(context, memory, HARK_F32, 2, responses, &packing->responses));
   if (!memory) return HARK_OK;
-    HARK_TRY(hark_allocate(context, predicted_bytes(packing), &allocated));
+  HARK_TRY(hark_allocate(context, predicted_bytes(packing), &allocated));
   packing->predicted = allocated;
   if (!engine->task.tables) return HARK_OK;
   HARK_TRY(hark_allocate(context, number_bytes(packing), &allocated));
@@ -86,7 +86,7 @@ static hark_status build_packing(hark_context *context, hark_engine *engine, boo
 
 static void destroy_packing(hark_context *context, hark_engine_packing *packing) {
   if (packing == NULL) return;
-    if (packing->predicted != NULL) hark_release(context, packing->predicted, predicted_bytes(packing));
+  if (packing->predicted != NULL) hark_release(context, packing->predicted, predicted_bytes(packing));
   if (packing->numbers != NULL) hark_release(context, packing->numbers, number_bytes(packing));
   hark_packed_batch_destroy(context, &packing->read);
   hark_tensor_destroy(context, &packing->responses);

@@ -13,11 +13,13 @@
 #define TOKEN_BYTES (3 * sizeof(int32_t) + sizeof(int64_t))
 
 /* Means and deviations of targets. */
-static size_t scale_bytes(const hark_example_extents *e) { return e->tables ? (size_t)(e->rows * e->responses) * sizeof(hark_column_scale) : 0; }
+static size_t scale_bytes(const hark_example_extents *e) {
+  return e->tables ? (size_t)(e->rows * e->responses) * sizeof(hark_column_scale) : 0;
+}
 
 size_t hark_example_room_bytes(const hark_example_extents *e) {
   const int64_t sequences = e->rows * e->parts, tokens = sequences * e->longest;
-    const int64_t responses = (e->tables ? tokens : e->rows) * e->responses;
+  const int64_t responses = (e->tables ? tokens : e->rows) * e->responses;
   return scale_bytes(e) + (size_t)tokens * TOKEN_BYTES + (size_t)(sequences * 2) * sizeof(int64_t) +
          (size_t)(tokens * e->features + responses) * sizeof(float);
 }
@@ -27,7 +29,7 @@ hark_status hark_example_room_make(hark_context *context, const hark_example_ext
   *out = (hark_example_room){.bytes = hark_example_room_bytes(e)};
   HARK_TRY(hark_allocate(context, out->bytes, &out->memory));
   hark_example_batch *batch = &out->batch;
-    if (e->tables) batch->scales = out->memory;
+  if (e->tables) batch->scales = out->memory;
   batch->segments = (int64_t *)(void *)((char *)out->memory + scale_bytes(e));
   batch->ranges = batch->segments + tokens;
   batch->inputs = (int32_t *)(batch->ranges + 2 * sequences);
@@ -41,11 +43,12 @@ hark_status hark_example_room_make(hark_context *context, const hark_example_ext
 }
 
 hark_status hark_example_room_open(hark_context *context, const hark_example_batches *batches, int64_t rows, hark_example_room *out) {
-    hark_example_extents extents = {.rows = rows, .parts = batches->parts,
-                                        .longest = batches->settings.longest + batches->settings.class_token,
-                                                                                .features = hark_examples_features(batches->examples),
-                                        .responses = hark_examples_responses(batches->examples),
-                                        .tables = batches->tables};
+  hark_example_extents extents = {.rows = rows,
+                                  .parts = batches->parts,
+                                  .longest = batches->settings.longest + batches->settings.class_token,
+                                  .features = hark_examples_features(batches->examples),
+                                  .responses = hark_examples_responses(batches->examples),
+                                  .tables = batches->tables};
   if (extents.tables) extents.features = 2 * (extents.features - extents.responses);
   return hark_example_room_make(context, &extents, out);
 }
@@ -59,9 +62,9 @@ hark_example_batches_settings hark_example_settings(const hark_config *config, h
   const bool encoder = config->model.architecture == HARK_ARCHITECTURE_ENCODER;
   return (hark_example_batches_settings){.split = split,
                                          .order = evaluation ? HARK_ORDER_SEQUENTIAL : (hark_order)config->data.order,
-                                                                                  .seed = evaluation ? EVALUATION_SEED : (uint64_t)config->train.seed,
+                                         .seed = evaluation ? EVALUATION_SEED : (uint64_t)config->train.seed,
                                          .class_token = encoder && config->model.pooling == HARK_POOLING_CLASS,
-                                                                                  .longest = config->model.context,
+                                         .longest = config->model.context,
                                          .tables = {.least = config->data.context_least,
                                                     .most = config->data.context_most,
                                                     .queries = config->data.queries,

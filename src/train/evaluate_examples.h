@@ -14,7 +14,7 @@ typedef struct hark_example_room {
 /* Maximum sizes of a batch. */
 typedef struct hark_example_extents {
   int64_t rows, parts, longest; /* examples; sequences per example; tokens per sequence, including the class token */
-    int64_t features, responses;  /* of formats vectors and tables; else 0 */
+  int64_t features, responses;  /* of formats vectors and tables; else 0 */
   bool tables;                  /* every row has responses */
 } hark_example_extents;
 /* Bytes of the memory of such a batch. */

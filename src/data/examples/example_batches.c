@@ -16,7 +16,7 @@
 
 #define SUBSET_SEED UINT64_C(0x73756273) /* of the choice of examples under a limit: never changes */
 #define TABLE_PARTS 2
-#define STREAM_EXAMPLE 3                 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c use 0 to 2 */
+#define STREAM_EXAMPLE 3 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c use 0 to 2 */
 
 /* Refuses examples that are longer than a pass; the message has the number of the first one, counted from 1 over its split's files. */
 static hark_status check_longest(hark_context *context, const hark_examples *examples, const hark_example_batches_settings *settings,
@@ -47,8 +47,8 @@ static hark_status check_rows(hark_context *context, const hark_examples *exampl
     const int64_t rows = hark_examples_length(examples, settings->split, i, 0);
     if (rows < least)
       return hark_fail(context, HARK_BAD_CONFIGURATION,
-                       "%s table %" PRId64 " has %" PRId64 " rows, expected at least %" PRId64
-                       ": data.context_least %" PRId64 " and %" PRId64 " to predict",
+                       "%s table %" PRId64 " has %" PRId64 " rows, expected at least %" PRId64 ": data.context_least %" PRId64
+                       " and %" PRId64 " to predict",
                        split, i + 1, rows, least, settings->tables.least, least - settings->tables.least);
   }
   return HARK_OK;
@@ -69,7 +69,7 @@ hark_status hark_example_batches_create(hark_context *context, const hark_exampl
                                 .settings = *settings,
                                 .count = settings->limit > 0 ? settings->limit : counts.examples,
                                 .all = counts.examples,
-                                                                .parts = hark_examples_parts(examples)};
+                                .parts = hark_examples_parts(examples)};
   out->tables = hark_examples_target_kind(examples) == HARK_TARGET_ROWS;
   if (!out->tables) return HARK_OK;
   out->parts = TABLE_PARTS;
@@ -121,7 +121,7 @@ static hark_status check_samples(hark_context *context, const char *function, in
 hark_status hark_example_batches_targets(hark_context *context, const hark_example_batches *batches, int64_t first, int64_t count,
                                          int32_t *scratch, int64_t *real) {
   HARK_TRY(check_samples(context, "hark_example_batches_targets", first, count));
-    *real = count;
+  *real = count;
   if (hark_examples_target_kind(batches->examples) != HARK_TARGET_TOKENS && !batches->tables) return HARK_OK;
   *real = 0;
   for (int64_t i = 0; batches->tables && i < count; i++) *real += sizes_of(batches, first + i).queries;

@@ -20,7 +20,7 @@
 typedef enum hark_example_target_kind {
   HARK_TARGET_CLASS,  /* one class per example */
   HARK_TARGET_TOKENS, /* a token at some positions; HARK_TARGET_IGNORED at the others */
-    HARK_TARGET_VECTOR, /* numbers per example */
+  HARK_TARGET_VECTOR, /* numbers per example */
   HARK_TARGET_ROWS    /* numbers per row of a table: the last of its numbers */
 } hark_example_target_kind;
 

@@ -21,7 +21,7 @@
   X(image, "image")                                                                                                                        \
   X(pathfinder, "pathfinder")                                                                                                              \
   X(sequences, "sequences")                                                                                                                \
-    X(vectors, "vectors")                                                                                                                    \
+  X(vectors, "vectors")                                                                                                                    \
   X(tables, "tables")
 
 /* Bytes are symbols 0 .. 255, and so are grey values. */
