@@ -125,6 +125,11 @@ bool hark_number_read(const char *text, size_t length, double *out) {
   return true;
 }
 
+bool hark_number_is(const char *text, size_t length) {
+  size_t point;
+  return length > 0 && scan(text, length, &point) == length;
+}
+
 /* Whether a number has no fraction. Its double may have none where the number has one, as that of 1e-400. */
 static bool has_no_fraction(const char *text, size_t length) {
   int64_t fraction = 0, zeros = 0, exponent = 0; /* digits after the point; zeros at the end of all digits; the exponent, bounded */

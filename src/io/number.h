@@ -13,6 +13,8 @@
 
 /* Reads the whole of text[0..length): [+-] digits [. digits] [e [+-] digits]. False for anything else, for infinities and overflow. */
 bool hark_number_read(const char *text, size_t length, double *out);
+/* Whether the whole text is written as such a number, of any size and length. */
+bool hark_number_is(const char *text, size_t length);
 
 /* The value of a number of JSON as serde_json, the reader of the tokenizers library, computes it by default: the digits as one whole number
  * below 2^64, rounded to a double, times or over a power of ten. It is not always the double next to the number, which hark_number_read

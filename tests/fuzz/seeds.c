@@ -359,6 +359,19 @@ static void make_json_lines(void) {
   put_texts("json_lines", texts, COUNT(texts));
 }
 
+static void make_table(void) {
+  static const char *const texts[] = {
+      "\xef\xbb\xbfsize,\"kind, \"\"of\"\"\",a b\r\n1.5,\"x\r\ny\",NA\r\n-2e3 , z,\r\n,?,nan\r\n",
+      "a;b\n1;x,y\n1e999;\"\"\n",
+      "a\tb\n1\t\n\n\"2\"\t\xc3\xa9",
+      "a,b;c\n1,2\n",
+      "a,a\n1,2\n",
+      "a\n\"",
+      "a,b\n1\n1,2,3\n",
+  };
+  put_texts("table", texts, COUNT(texts));
+}
+
 /* By the generators, and by hand. */
 static void make_examples(void) {
   static const char *const texts[] = {
@@ -461,6 +474,7 @@ int main(int count, char **words) {
   make_examples();
   make_unpack();
   make_json_lines();
+  make_table();
   make_number();
   make_positional();
   hark_context_destroy(&context);
