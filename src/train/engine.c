@@ -406,8 +406,8 @@ static hark_status read_tables(hark_context *context, hark_engine *engine, const
   return HARK_OK;
 }
 
-static hark_status read_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch, double weight, hark_value loss,
-                                 hark_value predicted, hark_pass_result *result) {
+static hark_status read_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch, double weight,
+                                 hark_value loss, hark_value predicted, hark_pass_result *result) {
   int32_t *const likeliest = engine->packing->predicted;
   HARK_TRY(read_loss(context, engine, loss, &result->loss));
   if (engine->task.tables) return read_tables(context, engine, batch, weight, predicted, result);
