@@ -7,8 +7,6 @@
 #include "backend/backend.h"
 #include "train/update.h"
 
-#define NINETY_PERCENT 1.6448536269514727 /* deviations on each side of the mean, of an interval with a probability of .9 */
-
 /* The tokens of a window that this process has. */
 static hark_share own_rows(const hark_engine *engine) {
   return hark_engine_sequence(engine) != NULL ? hark_sequence_own_rows(&engine->sequence) : (hark_share){0, engine->config->model.context};
@@ -385,8 +383,7 @@ static hark_status write_examples(hark_context *context, hark_engine *engine, co
   return hark_backend_write(context, engine->targets.data, targets, (size_t)count * sizeof *targets);
 }
 
-/* Adds what the predictions of tables say in the units of their targets: a target t = (y - mean) / deviation has the density of y times the
- * deviation. */
+/* Sums over the predictions of tables, in the units of their targets; the loss is theirs too. */
 static hark_status read_tables(hark_context *context, hark_engine *engine, const hark_example_batch *batch, double weight,
                                hark_value predicted, hark_pass_result *result) {
   const int64_t responses = engine->task.responses;
@@ -395,14 +392,11 @@ static hark_status read_tables(hark_context *context, hark_engine *engine, const
   for (int64_t table = 0; table < batch->rows; table++)
     for (int64_t row = batch->ranges[4 * table + 2]; row < batch->ranges[4 * table + 3]; row++)
       for (int64_t r = 0; r < responses; r++) {
-        const hark_column_scale *scale = &batch->scales[table * responses + r];
         const float *const prediction = numbers + 2 * (row - batch->context_rows) * responses + r;
-        const double error = (batch->responses[row * responses + r] - prediction[0]) * scale->deviation;
-        const double deviation = exp(0.5 * prediction[responses]) * scale->deviation;
-        result->loss += weight * log(scale->deviation);
-        result->squared_error += error * error;
-        result->covered += fabs(error) <= NINETY_PERCENT * deviation;
+        hark_table_sums_add(&batch->scales[table * responses + r], batch->responses[row * responses + r], prediction[0],
+                            prediction[responses], &result->tables);
       }
+  result->loss = weight * result->tables.loss;
   return HARK_OK;
 }
 

@@ -19,6 +19,7 @@
 #include "train/moment_share.h"
 #include "train/moments.h"
 #include "train/schedule.h"
+#include "train/table_baselines.h"
 
 /* What the data determine. */
 typedef struct hark_learning_task {
@@ -129,11 +130,9 @@ HARK_MUST_CHECK hark_status hark_engine_micro_batch(hark_context *context, hark_
 
 /* The result of a pass over packed examples. */
 typedef struct hark_pass_result {
-  double loss;     /* in training without the other terms of engine->parts */
-  int64_t correct; /* targets that are the most likely */
-  /* Of tables, summed over queries and responses, in the units of the targets. */
-  double squared_error;
-  int64_t covered; /* targets within the interval of 90 % */
+  double loss;            /* in training without the other terms of engine->parts */
+  int64_t correct;        /* targets that are the most likely */
+  hark_table_sums tables; /* of tables */
 } hark_pass_result;
 
 /* hark_engine_micro_batch() with packed examples. */

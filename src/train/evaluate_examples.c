@@ -78,7 +78,8 @@ typedef struct example_walk {
   hark_engine *engine;
   const hark_example_batches *batches;
   hark_example_batch *batch;
-  int64_t *confusion; /* NULL: none */
+  int64_t *confusion;      /* NULL: none */
+  hark_table_sums *tables; /* [HARK_TABLE_PREDICTORS]: of a batch of tables */
 } example_walk;
 
 /* Reads the examples from `first` on, with their tokens masked or as targets where the model predicts these. */
@@ -94,6 +95,16 @@ static hark_status read_batch(const example_walk *walk, int64_t first) {
   return HARK_OK;
 }
 
+/* Sums of the model's predictions and of the baselines over a batch of tables. */
+static hark_status measure_tables(const example_walk *walk, const hark_table_sums *model) {
+  const hark_learning_task *const task = &walk->engine->task;
+  hark_table_sums *const sums = walk->tables;
+  for (int i = 0; i < HARK_TABLE_PREDICTORS; i++) sums[i] = (hark_table_sums){0};
+  sums[HARK_TABLE_MODEL] = *model;
+  HARK_TRY(hark_table_baseline(walk->context, walk->batch, task->features, task->responses, true, &sums[HARK_TABLE_LINEAR]));
+  return hark_table_baseline(walk->context, walk->batch, task->features, task->responses, false, &sums[HARK_TABLE_MEAN]);
+}
+
 static hark_status measure(void *user, int64_t index, hark_batch_sums *out) {
   const example_walk *const walk = user;
   const hark_example_batch *const batch = walk->batch;
@@ -106,6 +117,7 @@ static hark_status measure(void *user, int64_t index, hark_batch_sums *out) {
   HARK_TRY(hark_engine_evaluate_examples(walk->context, walk->engine, batch, &pass, &predicted));
   out->loss = pass.loss;
   out->correct = pass.correct;
+  if (walk->batches->tables) HARK_TRY(measure_tables(walk, &pass.tables));
   for (int64_t i = 0; i < batch->rows && walk->confusion != NULL && classes > 0; i++)
     walk->confusion[batch->targets[i] * classes + predicted[i]]++;
   return HARK_OK;
@@ -113,10 +125,14 @@ static hark_status measure(void *user, int64_t index, hark_batch_sums *out) {
 
 hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batches *batches, hark_example_room *room,
                                    int64_t *confusion, hark_evaluation_progress *progress, void *user, hark_examples_result *out) {
-  example_walk walk = {context, engine, batches, &room->batch, confusion};
+  hark_table_sums tables[HARK_TABLE_PREDICTORS] = {{0}}, all[HARK_TABLE_PREDICTORS] = {{0}};
+  example_walk walk = {context, engine, batches, &room->batch, confusion, tables};
   const hark_evaluation_rounds rounds = {.batches = hark_ceil_div(batches->count, engine->config->train.batch),
                                          .measure = measure,
                                          .user = &walk,
+                                         .more = batches->tables ? sizeof tables / (sizeof(double)) : 0,
+                                         .more_batch = (double *)tables,
+                                         .more_sums = (double *)all,
                                          .counted = confusion != NULL ? engine->task.classes * engine->task.classes : 0,
                                          .counts = confusion,
                                          .progress = progress,
@@ -130,5 +146,8 @@ hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, c
                                 .targets = sums.targets,
                                 .correct = sums.correct,
                                 .complete = out->complete};
+  const double numbers = (double)(sums.targets * engine->task.responses);
+  for (int i = 0; batches->tables && numbers > 0 && i < HARK_TABLE_PREDICTORS; i++)
+    out->tables[i] = (hark_table_result){all[i].loss / numbers, sqrt(all[i].squared_error / numbers), all[i].covered / numbers};
   return HARK_OK;
 }
