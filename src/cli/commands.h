@@ -15,6 +15,7 @@
   X(sweep)                                                                                                                                 \
   X(embed)                                                                                                                                 \
   X(eval)                                                                                                                                  \
+  X(predict)                                                                                                                               \
   X(verify)                                                                                                                                \
   X(data)                                                                                                                                  \
   X(tokenize)                                                                                                                              \

@@ -44,6 +44,18 @@ void hark_text_append_bytes(hark_text *text, const char *bytes, size_t length) {
   text->data[text->length] = 0;
 }
 
+void hark_text_append_csv(hark_text *text, const char *field) {
+  const size_t length = strlen(field);
+  const bool spaces = length > 0 && (field[0] == ' ' || field[length - 1] == ' ');
+  if (strpbrk(field, ",;\t\"\r\n") == NULL && !spaces) {
+    hark_text_append_bytes(text, field, length);
+    return;
+  }
+  hark_text_append_bytes(text, "\"", 1);
+  for (const char *at = field; *at != '\0'; at++) hark_text_append_bytes(text, *at == '"' ? "\"\"" : at, *at == '"' ? 2 : 1);
+  hark_text_append_bytes(text, "\"", 1);
+}
+
 void hark_text_append(hark_text *text, const char *format, ...) {
   if (text->status != HARK_OK) return;
   va_list arguments;

@@ -18,6 +18,9 @@ static inline hark_text hark_text_empty(hark_context *context) { return (hark_te
 
 void hark_text_append(hark_text *text, const char *format, ...) HARK_PRINTF(2, 3);
 void hark_text_append_bytes(hark_text *text, const char *bytes, size_t length);
+/* Appends a field of CSV (RFC 4180): in quotes, each quote in it twice, if it has a quote, a delimiter of any kind, a line end, or a space
+ * at an end. */
+void hark_text_append_csv(hark_text *text, const char *field);
 /* Sets the length to `length` bytes (plus the zero byte) and allocates them; new bytes are zero. */
 void hark_text_resize(hark_text *text, size_t length);
 /* The text, "" when empty. */

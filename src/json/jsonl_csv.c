@@ -29,17 +29,6 @@ static hark_status find_columns(void *user, const json_t *object, int64_t line) 
   return HARK_OK;
 }
 
-/* A text in quotes if it has a character with a meaning. */
-static void append_text(hark_text *row, const char *text) {
-  if (strpbrk(text, ",\"\r\n") == NULL) {
-    hark_text_append_bytes(row, text, strlen(text));
-    return;
-  }
-  hark_text_append_bytes(row, "\"", 1);
-  for (const char *at = text; *at != '\0'; at++) hark_text_append_bytes(row, *at == '"' ? "\"\"" : at, *at == '"' ? 2 : 1);
-  hark_text_append_bytes(row, "\"", 1);
-}
-
 static void append_cell(hark_text *row, const json_t *value) {
   char number[HARK_NUMBER_BYTES];
   if (json_is_integer(value))
@@ -49,7 +38,7 @@ static void append_cell(hark_text *row, const json_t *value) {
   else if (json_is_boolean(value))
     hark_text_append(row, json_is_true(value) ? "true" : "false");
   else if (json_is_string(value))
-    append_text(row, json_string_value(value));
+    hark_text_append_csv(row, json_string_value(value));
 }
 
 static hark_status write_row(table *t) {
@@ -65,7 +54,7 @@ static hark_status write_names(table *t) {
   json_t *number;
   json_object_foreach(t->columns, name, number) { /* in the order of insertion */
     if (json_integer_value(number) > 0) hark_text_append_bytes(&t->row, ",", 1);
-    append_text(&t->row, name);
+    hark_text_append_csv(&t->row, name);
   }
   return write_row(t);
 }

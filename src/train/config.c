@@ -25,9 +25,9 @@
 #define AT(field) offsetof(hark_config, field)
 #define TRAIN HARK_FLAG_OF_TRAINING
 #define RUNS "train config"
-#define DATA "train eval bench config"           /* subcommands that open data */
+#define DATA "train eval predict bench config"   /* subcommands that open data */
 #define READS "train eval generate bench config" /* subcommands that open a model */
-#define COMPUTES "train eval generate embed inspect bench config"
+#define COMPUTES "train eval predict generate embed inspect bench config"
 
 #define FORMAT_WORD(id, name) "|" name
 #define FORMAT_WORDS "corpus|examples" HARK_EXAMPLE_FORMATS(FORMAT_WORD)
@@ -52,12 +52,12 @@ static const hark_option options[] = {
      NULL},
     {"data.paths", "data", HARK_OPTION_LIST, AT(data.paths), "", NULL, DATA, "PATH",
      "files of the data, or folders of such files; compressed files are also read; may be repeated; -: "
-     "standard input (hark eval only)",
+     "standard input (hark eval and predict only)",
      NULL},
     {"data.validation_paths", "validation", HARK_OPTION_LIST, AT(data.validation_paths), "", NULL, DATA, "PATH",
      "files for validation; not given: a part of the training data is used", NULL},
     {"data.test_paths", "test", HARK_OPTION_LIST, AT(data.test_paths), "", NULL, DATA, "PATH",
-     "files of test examples, which only hark eval --part test uses", EXAMPLES},
+     "files of test examples, which only --part test of hark eval and predict uses", EXAMPLES},
     {"data.length_limit", "length-limit", HARK_OPTION_INT, AT(data.length_limit), "0", "[0, 16777216]", DATA, NULL,
      "examples are cut after N tokens; 0: never", EXAMPLES},
     {"data.example_limit", "example-limit", HARK_OPTION_INT, AT(data.example_limit), "0", "[0, inf)", TRAIN, "N",

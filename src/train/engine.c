@@ -1,6 +1,7 @@
 /* engine.c - see engine.h. */
 #include "train/engine_parts.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -146,6 +147,14 @@ static hark_status loss_of_logits(hark_engine *engine, hark_value *loss) {
   return hark_network_loss(engine->tape, engine->logits, engine->targets_read, (hark_target_loss){.weight = 1}, loss);
 }
 
+/* The end of the use of logits in a pass. */
+static void end_outputs(hark_engine *engine, hark_value logits) {
+  if (engine->keeps_outputs)
+    engine->logits = logits;
+  else
+    hark_tape_release(engine->tape, logits);
+}
+
 /* Records a pass over batch->rows examples of batch->tokens tokens in total, at most batch->longest per sequence: the logits, the most
  * likely number of each of their rows, and the loss. The input of the pass is in the engine's memory. */
 static hark_status packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_forward *forward,
@@ -184,7 +193,7 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
     HARK_TRY(hark_tape_leaf(engine->tape, &numbers, NULL, &target));
     HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
     HARK_TRY(hark_network_squared_error(engine->tape, logits, target, weight, loss));
-    hark_tape_release(engine->tape, logits);
+    end_outputs(engine, logits);
     engine->total = *loss;
     return add_penalty(engine, penalty, penalties);
   }
@@ -197,7 +206,7 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
   HARK_TRY(hark_tape_apply(engine->tape, &hark_op_argmax, NULL, 1, &logits, 0, predicted));
   HARK_TRY(loss_of_targets(engine, logits, target, weight, forward->training, loss));
-  hark_tape_release(engine->tape, logits);
+  end_outputs(engine, logits);
   return add_penalty(engine, penalty, penalties);
 }
 
@@ -377,7 +386,7 @@ static hark_status write_examples(hark_context *context, hark_engine *engine, co
   }
   const bool classes = hark_engine_has_classes(engine);
   const int32_t *targets = batch->targets;
-  HARK_TRY(hark_engine_rows_find(context, &engine->rows, targets, batch->tokens));
+  HARK_TRY(hark_engine_rows_find(context, &engine->rows, engine->all_rows ? NULL : targets, batch->tokens));
   HARK_TRY(hark_engine_rows_targets(context, &engine->rows, targets, batch->tokens, &targets));
   const int64_t count = engine->rows.count > 0 ? engine->rows.count : classes ? batch->rows : batch->tokens;
   return hark_backend_write(context, engine->targets.data, targets, (size_t)count * sizeof *targets);
@@ -434,6 +443,17 @@ hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *en
   if (engine->statistics != NULL)
     HARK_TRY(hark_ahca_statistics_add(context, engine->tape, &engine->trace, batch->tokens, engine->statistics));
   return read_examples(context, engine, batch, 1, loss, predicted, result);
+}
+
+hark_status hark_engine_outputs(hark_context *context, const hark_engine *engine, int64_t first, int64_t count, float *out) {
+  if (!engine->keeps_outputs || engine->logits == 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: outputs are requested, and none are kept");
+  const hark_tensor *const logits = hark_tape_tensor(engine->tape, engine->logits);
+  const int64_t width = logits->shape[logits->rank - 1], rows = hark_tensor_count(logits) / width;
+  if (first < 0 || count < 1 || count > rows || first > rows - count)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: rows %" PRId64 " to %" PRId64 " of the outputs requested, there are %" PRId64,
+                     first, first + count, rows);
+  return hark_backend_read(context, out, (const float *)logits->data + first * width, (size_t)(count * width) * sizeof *out);
 }
 
 /* The norm of a flat buffer. */

@@ -76,6 +76,8 @@ typedef struct hark_engine {
   hark_loss_parts parts;                    /* of the last training pass */
   hark_value total, terms[HARK_LOSS_TERMS]; /* the same on the tape; the terms of smoothing and of z are the whole loss with them */
   double extra_operations;                  /* of the last pass, only for metrics */
+  bool keeps_outputs;                       /* set by the caller: passes over examples keep their logits for hark_engine_outputs() */
+  bool all_rows;                            /* set by the caller: tokens without a target have logits too; task.targets is 0 then */
   double largest_operations;                /* of the largest possible micro-batch, or without training of a prediction */
   bool training;
   hark_type matrices; /* in which the network holds them; HARK_NONE: f32 */
@@ -174,6 +176,11 @@ HARK_MUST_CHECK hark_status hark_engine_correct(hark_context *context, hark_engi
  * or tokens; tokens without logits have -1] belongs to the engine and is valid until the next pass. */
 HARK_MUST_CHECK hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch,
                                                           hark_pass_result *result, const int32_t **predicted);
+
+/* Rows first .. first + count of what the last hark_engine_evaluate_examples() computed, with engine->keeps_outputs: logits, or the
+ * predicted numbers of vectors, f32 [count, width] in host memory. There is a row for each example, or for each token with logits, those
+ * whose predicted number is not -1, in their order. Errors: HARK_INVALID_ARGUMENT (nothing is kept, no such rows), those of the backend. */
+HARK_MUST_CHECK hark_status hark_engine_outputs(hark_context *context, const hark_engine *engine, int64_t first, int64_t count, float *out);
 
 /* The status of work in which passes are computed, at its end. In passes over windows whose tokens are spread over processes, and between
  * them, the other processes wait for the rows of this one, and not for its error: if it has failed, it gives the group up. */

@@ -46,6 +46,9 @@ hark_status hark_material_examples(hark_context *context, const hark_config *con
                                            .quoted = config->data.quoted,
                                            .text_field = config->data.text_field,
                                            .label_field = config->data.label_field,
+                                           .labels = use == HARK_DATA_UNLABELLED  ? HARK_LABELS_NONE
+                                                     : use == HARK_DATA_PREDICTED ? HARK_LABELS_EXPECTED
+                                                                                  : HARK_LABELS_NEEDED,
                                            .known = use == HARK_DATA_OF_RUN || use == HARK_DATA_MEASURED,
                                            .teaches_classes = use <= HARK_DATA_OF_RUN && !hides(config)};
   HARK_TRY(hark_examples_open(context, &settings, out));

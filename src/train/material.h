@@ -39,7 +39,9 @@ typedef enum hark_data_use {
   HARK_DATA_FOR_NEW_RUN, /* training of a new run: data unsuitable for training or validation are refused */
   HARK_DATA_OF_RUN,      /* training of a run that already used these data */
   HARK_DATA_MEASURED,    /* evaluation on the run's data */
-  HARK_DATA_GIVEN        /* evaluation on other data */
+  HARK_DATA_GIVEN,       /* evaluation on other data */
+  HARK_DATA_PREDICTED,   /* predictions for other data */
+  HARK_DATA_UNLABELLED   /* the same, without labels */
 } hark_data_use;
 /* Opens the examples that the configuration names, for this use. The caller closes them. */
 HARK_MUST_CHECK hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_data_use use,

@@ -35,6 +35,7 @@ static const reader readers[] = {
     {"embed run X", LINES},
     {"eval X", 0},
     {"eval run --data X", LINES},
+    {"predict X", 0},
     {"verify X", 0},
     {"tokenize X text.txt", 0},
     {"tokenize run X", LINES},

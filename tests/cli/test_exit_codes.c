@@ -262,7 +262,7 @@ static void the_end_of_a_parent_is_one_event(void **state) {
 /* An input with an empty path, or with one that is longer than a path can be, is a missing input for every subcommand. */
 static void a_path_without_a_file_is_a_missing_input(void **state) {
   (void)state;
-  static const char *const commands[] = {"generate", "eval", "export", "verify", "info", "inspect", "embed"};
+  static const char *const commands[] = {"generate", "eval", "predict", "export", "verify", "info", "inspect", "embed"};
   static const char *const paths[] = {"''", "$(head -c 5000 /dev/zero | tr '\\0' a)"};
   char words[128];
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)

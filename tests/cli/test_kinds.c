@@ -30,17 +30,18 @@
 
 /* What a kind is, in bits: a column asks for some of them. */
 enum {
-  OF_TEXT = 1,    /* windows or sentences of a text; else examples */
-  CONTINUES = 2,  /* writes text */
-  WINDOWS = 4,    /* measured at any context */
-  TESTED = 8,     /* has examples for the test */
-  KERNEL = 16,    /* learns a positional kernel */
-  BOUNDED = 32,   /* the bound of lab bound is about it */
-  SUBWORDS = 64,  /* learned by SentencePiece */
-  EXAMPLES = 128, /* labelled examples */
-  HEADS = 256,    /* its attention knows queries and keys alone */
-  MERGES = 1024,  /* divides text by PCRE2 */
-  LACKS = 512,    /* its vocabulary may lack characters */
+  OF_TEXT = 1,     /* windows or sentences of a text; else examples */
+  CONTINUES = 2,   /* writes text */
+  WINDOWS = 4,     /* measured at any context */
+  TESTED = 8,      /* has examples for the test */
+  KERNEL = 16,     /* learns a positional kernel */
+  BOUNDED = 32,    /* the bound of lab bound is about it */
+  SUBWORDS = 64,   /* learned by SentencePiece */
+  EXAMPLES = 128,  /* labelled examples */
+  HEADS = 256,     /* its attention knows queries and keys alone */
+  MERGES = 1024,   /* divides text by PCRE2 */
+  LACKS = 512,     /* its vocabulary may lack characters */
+  PREDICTS = 2048, /* classes, numbers or labels of tokens */
 };
 
 typedef struct kind {
@@ -61,28 +62,28 @@ static const kind kinds[] = {
      "sentences.txt"},
     {"masked", OF_TEXT | LACKS | WINDOWS | HEADS, SMALL TEXT "--architecture masked_encoder ", "text.txt"},
     {"reconstruction", OF_TEXT | LACKS, CHUNKS TEXT "--model.ahca.head reconstruction ", "text.txt"},
-    {"listops-encoder", EXAMPLES | HEADS, SMALL LISTOPS "--architecture encoder ", "listops.tsv"},
-    {"listops-ahca", EXAMPLES, CHUNKS LISTOPS, "listops.tsv"},
-    {"text-encoder", EXAMPLES | TESTED | HEADS, SMALL LABELS "--test more.tsv --architecture encoder ", "texts.tsv"},
+    {"listops-encoder", EXAMPLES | PREDICTS | HEADS, SMALL LISTOPS "--architecture encoder ", "listops.tsv"},
+    {"listops-ahca", EXAMPLES | PREDICTS, CHUNKS LISTOPS, "listops.tsv"},
+    {"text-encoder", EXAMPLES | PREDICTS | TESTED | HEADS, SMALL LABELS "--test more.tsv --architecture encoder ", "texts.tsv"},
     {"text-masked", EXAMPLES | HEADS, SMALL LABELS "--architecture masked_encoder ", "texts.tsv"},
-    {"text-ahca", EXAMPLES, CHUNKS LABELS, "texts.tsv"},
+    {"text-ahca", EXAMPLES | PREDICTS, CHUNKS LABELS, "texts.tsv"},
     {"text-reconstruction", EXAMPLES, CHUNKS LABELS "--model.ahca.head reconstruction ", "texts.tsv"},
-    {"pairs-encoder", EXAMPLES | HEADS, SMALL PAIRS "--architecture encoder ", "pairs.tsv"},
+    {"pairs-encoder", EXAMPLES | PREDICTS | HEADS, SMALL PAIRS "--architecture encoder ", "pairs.tsv"},
     {"pairs-masked", EXAMPLES | HEADS, SMALL PAIRS "--architecture masked_encoder ", "pairs.tsv"},
-    {"image-encoder", EXAMPLES | HEADS, SMALL IMAGE NARROW "--architecture encoder ", "images.bin"},
-    {"image-grid", EXAMPLES | HEADS, SMALL IMAGE PICTURE("32"), "images.bin"},
-    {"image-ahca", EXAMPLES, IMAGE_CHUNKS IMAGE, "images.bin"},
+    {"image-encoder", EXAMPLES | PREDICTS | HEADS, SMALL IMAGE NARROW "--architecture encoder ", "images.bin"},
+    {"image-grid", EXAMPLES | PREDICTS | HEADS, SMALL IMAGE PICTURE("32"), "images.bin"},
+    {"image-ahca", EXAMPLES | PREDICTS, IMAGE_CHUNKS IMAGE, "images.bin"},
     {"image-masked", EXAMPLES | HEADS, SMALL IMAGE NARROW "--architecture masked_encoder ", "images.bin"},
-    {"pathfinder-encoder", EXAMPLES | TESTED | HEADS, SMALL "--context 1024 " NARROW FOLDER("pathfinder") "--architecture encoder ",
-     "pathfinder/training.images"},
-    {"sequences-decoder", EXAMPLES | TESTED | HEADS, SMALL "--context 16 " FOLDER("recall"), "recall/training.tsv"},
-    {"sequences-labels", EXAMPLES | TESTED, CHUNKS "--context 16 " FOLDER("recall"), "recall/training.tsv"},
+    {"pathfinder-encoder", EXAMPLES | PREDICTS | TESTED | HEADS,
+     SMALL "--context 1024 " NARROW FOLDER("pathfinder") "--architecture encoder ", "pathfinder/training.images"},
+    {"sequences-decoder", EXAMPLES | PREDICTS | TESTED | HEADS, SMALL "--context 16 " FOLDER("recall"), "recall/training.tsv"},
+    {"sequences-labels", EXAMPLES | PREDICTS | TESTED, CHUNKS "--context 16 " FOLDER("recall"), "recall/training.tsv"},
     {"sequences-masked", EXAMPLES | TESTED | HEADS, SMALL "--context 16 " FOLDER("recall") "--architecture masked_encoder ",
      "recall/training.tsv"},
-    {"vectors-latent", EXAMPLES | TESTED | BOUNDED,
+    {"vectors-latent", EXAMPLES | PREDICTS | TESTED | BOUNDED,
      RUN "--layers 1 --width 4 --heads 2 --context 6 --architecture latent " FOLDER("latent"), "latent/training.vectors"},
-    {"vectors-ahca", EXAMPLES | TESTED, CHUNKS "--context 6 " FOLDER("latent"), "latent/training.vectors"},
-    {"vectors-finite", EXAMPLES | TESTED, RUN "--context 13 --architecture finite --covariates 2 " FOLDER("regression"),
+    {"vectors-ahca", EXAMPLES | PREDICTS | TESTED, CHUNKS "--context 6 " FOLDER("latent"), "latent/training.vectors"},
+    {"vectors-finite", EXAMPLES | PREDICTS | TESTED, RUN "--context 13 --architecture finite --covariates 2 " FOLDER("regression"),
      "regression/training.vectors"},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -124,6 +125,8 @@ static const column columns[] = {
     {"eval RUN --unknown map --threads 1", OF_TEXT | LACKS, DONE, "loss", "", USAGE, "--unknown: "},
     {"eval RUN --length-limit 5 --threads 1", EXAMPLES, NOT_HERE, "", "", USAGE, "--length-limit: "},
     {"eval RUN --layers 3", 0, USAGE, "", "--layers: does not apply to eval", ALL},
+    {"predict RUN --threads 1", PREDICTS, DONE, "example,", "", USAGE, "hark predict: RUN: a model of architecture "},
+    {"predict RUN --part training --limit 3 --threads 1 --json", PREDICTS, DONE, "{\"example\": 1, ", "", USAGE, "hark eval measures it"},
     {"info RUN", 0, DONE, "validation loss", "", ALL},
     {"info RUN --json", 0, DONE, "\"step\": 3", "", ALL},
     {"info RUN/checkpoints/step-2", 0, DONE, "metadata \"vocabulary\"", "", ALL},

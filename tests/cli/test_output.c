@@ -25,6 +25,9 @@ static int begin(void **state) {
   test_command_line(hark_main, "hark train --data text.txt --out run --steps 3 " COMMAND_TINY, &output);
   if (output.code == 0)
     test_command_line(hark_main, "hark train --data text.txt --out kernels --positional decay --steps 2 " COMMAND_TINY, &output);
+  (void)test_file_write_text(folder, "words.tsv", "Words\ta b\na b\t1:a\nb a\t0:b\n");
+  if (output.code == 0)
+    test_command_line(hark_main, "hark train --data words.tsv --format sequences --out labels --steps 1 " COMMAND_TINY, &output);
   if (output.code != 0) print_error("%s", output.err);
   return output.code;
 }
@@ -53,6 +56,7 @@ static const struct {
     {"import", "hark import llama --output imported.safetensors --json"},
     {"sweep", "hark sweep plan.yaml --table --json"},
     {"eval", "hark eval run --json"},
+    {"predict", "hark predict labels --part training --json"},
     {"verify", "hark verify run --json"},
     {"runs", "hark runs run --json"},
     {"report", "hark report run --output page.html --json"},

@@ -158,7 +158,7 @@ static void another_text_is_not_measured_unasked(void **state) {
   expect("eval run --unknown map --threads 1", HARK_EXIT_DONE, "run, step-2, validation text: loss", ""); /* in which nothing is unknown */
   expect("eval run --data other/text.txt --threads 1 --json", HARK_EXIT_DONE, "\"part\": \"data\"", "");
   expect("eval run --validation other/text.txt --threads 1", HARK_EXIT_DONE, "another text", "");
-  expect("eval run --validation other/text.txt --part training", HARK_EXIT_USAGE, "", "--validation: --part validation measures");
+  expect("eval run --validation other/text.txt --part training", HARK_EXIT_USAGE, "", "--validation: --part validation reads");
 }
 
 static void other_examples_are_not_measured_unasked(void **state) {
@@ -171,7 +171,7 @@ static void other_examples_are_not_measured_unasked(void **state) {
   shell("cp kept.tsv a.tsv && printf '0\\tab\\n' >>b.tsv");
   expect("eval run --part test --threads 1", HARK_EXIT_BAD_INPUT, "", "not what this run was trained on");
   expect("eval run --part test --test b.tsv --threads 1", HARK_EXIT_DONE, "test accuracy", ""); /* asked for */
-  expect("eval run --test b.tsv --threads 1", HARK_EXIT_USAGE, "", "--test: --part test measures these files");
+  expect("eval run --test b.tsv --threads 1", HARK_EXIT_USAGE, "", "--test: --part test reads these files");
   expect("eval run --data a.tsv --threads 1", HARK_EXIT_DONE, "data accuracy", "");
 }
 

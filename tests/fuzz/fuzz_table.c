@@ -1,4 +1,4 @@
-/* fuzz_table.c - any bytes as a table in a CSV file. What is accepted is written with quotes around every field and read back as the same. */
+/* fuzz_table.c - any bytes as a table in a CSV file. What is accepted is written with every field in quotes and read back as the same. */
 #include <math.h>
 #include <string.h>
 

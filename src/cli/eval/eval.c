@@ -8,13 +8,12 @@
 #include "cli/model.h"
 #include "cli/processes.h"
 #include "cli/progress.h"
+#include "cli/run_examples.h"
 #include "data/inputs.h"
 #include "group/group.h"
 #include "io/number.h"
 #include "io/words.h"
 #include "json/json.h"
-#include "train/data_place.h"
-#include "train/material.h"
 #include "train/own_tokens.h"
 
 #define LENGTHS_LIMIT 64
@@ -167,57 +166,19 @@ static hark_status check_part(hark_invocation *call, const hark_config *config) 
   return hark_options_complain(call->context, call->options, "part", "a text has no test part; --data measures another text");
 }
 
-/* Other examples than those of the run: replaces all of its files. */
-static void take_other_examples(hark_invocation *call, hark_config *config) {
-  if (hark_options_source(call->options, "data.validation_paths") != HARK_SOURCE_COMMAND)
-    config->data.validation_paths = (hark_string_list){0};
-  if (hark_options_source(call->options, "data.test_paths") != HARK_SOURCE_COMMAND) config->data.test_paths = (hark_string_list){0};
-  config->data.validation_fraction = 0;
-}
-
-static bool is_given(const hark_invocation *call, const char *name) {
-  return hark_options_source(call->options, name) == HARK_SOURCE_COMMAND;
-}
-
 /* Only masked tokens are drawn. */
 static hark_status check_seed(hark_invocation *call, const hark_config *config) {
-  if (!is_given(call, "train.seed") || hark_architecture_of(config->model.architecture)->predicts_masked) return HARK_OK;
+  if (!hark_command_is_on_line(call, "train.seed") || hark_architecture_of(config->model.architecture)->predicts_masked) return HARK_OK;
   return hark_options_complain(
       call->context, call->options, "train.seed",
       "has no effect here, it needs a run with --architecture masked_encoder: nothing else of an evaluation is random");
-}
-
-/* Files that are given but not measured. */
-static hark_status check_given(hark_invocation *call, const hark_config *config) {
-  const eval_values *values = call->values[0];
-  if (is_given(call, "data.paths")) {
-    if (hark_config_has_examples(config) || !is_given(call, "data.validation_paths")) return HARK_OK;
-    return hark_options_complain(call->context, call->options, "data.validation_paths",
-                                 "has no effect here: the text of --data is measured");
-  }
-  if (is_given(call, "data.validation_paths") && values->part != HARK_SPLIT_VALIDATION)
-    HARK_TRY(hark_options_complain(call->context, call->options, "data.validation_paths", "--part validation measures these files"));
-  if (is_given(call, "data.test_paths") && values->part != HARK_SPLIT_TEST && hark_config_has_examples(config))
-    HARK_TRY(hark_options_complain(call->context, call->options, "data.test_paths", "--part test measures these files"));
-  return HARK_OK;
-}
-
-/* The paths of the run's own text or examples. */
-static hark_status find_data(hark_invocation *call, const hark_config *config) {
-  hark_data_place place;
-  hark_run run;
-  char checkpoint[HARK_NAME_BYTES];
-  if (hark_options_problem_count(call->options) > 0 || is_given(call, "data.paths") || hark_command_names_model(call)) return HARK_OK;
-  HARK_TRY(hark_run_open_reading(call->context, hark_options_argument(call->options, 0), &run, checkpoint));
-  HARK_TRY(hark_data_place_find(call->context, call->options, config, run.path, &place));
-  return place.other_size ? hark_command_refuse_data(call, &config->data.paths) : HARK_OK;
 }
 
 /* A model has no text of its own, and no checkpoints. */
 static hark_status check_model(hark_invocation *call, const hark_config *config) {
   const eval_values *values = call->values[0];
   const char *const path = hark_options_argument(call->options, 0);
-  if (!is_given(call, "data.paths"))
+  if (!hark_command_is_on_line(call, "data.paths"))
     HARK_TRY(hark_options_complain(call->context, call->options, "data.paths",
                                    "%s is a model without a text of its own, expected --data PATH", path));
   if (values->checkpoint[0] != '\0')
@@ -237,10 +198,10 @@ static hark_status check(hark_invocation *call) {
   HARK_TRY(check_swaps(call, config));
   HARK_TRY(check_part(call, config));
   HARK_TRY(check_seed(call, config));
-  HARK_TRY(check_given(call, config));
-  HARK_TRY(find_data(call, config));
+  HARK_TRY(hark_run_data_check_given(call, config, (hark_split)values->part));
+  HARK_TRY(hark_run_data_find(call, config));
   if (hark_config_has_examples(config)) {
-    if (hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND) take_other_examples(call, config);
+    hark_run_examples_replace(call, config);
     return HARK_OK;
   }
   HARK_TRY(check_contexts(call, config));
@@ -271,7 +232,9 @@ static bool show(void *user, double part) {
 }
 
 /* On the command line; otherwise the run's own. */
-static bool is_other_text(const hark_invocation *call) { return is_given(call, "data.paths") || is_given(call, "data.validation_paths"); }
+static bool is_other_text(const hark_invocation *call) {
+  return hark_command_is_on_line(call, "data.paths") || hark_command_is_on_line(call, "data.validation_paths");
+}
 
 /* Tokens of a refused text are not stored for the run. */
 static hark_status check_text(hark_invocation *call, const hark_opened_run *opened, const hark_corpus *corpus) {
@@ -387,7 +350,7 @@ static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened
   if (report->window != HARK_EVAL_UNCUT) hark_eval_windows_cut(&config, report->window);
   text->context = report->context;
   if (opened->checkpoint[0] == '\0') /* whose context may be much longer than the windows */
-    config.train.batch = is_given(call, "train.batch") ? own->train.batch : hark_max(1, BATCH_TOKENS / report->context);
+    config.train.batch = hark_command_is_on_line(call, "train.batch") ? own->train.batch : hark_max(1, BATCH_TOKENS / report->context);
   const hark_evaluation_task task = {.text = {.split = text->split, .stride = report->stride, .targets = values->targets},
                                      .positions = !hark_config_reconstructs(&config) && (call->json || values->contexts.count > 0),
                                      .progress = show,
@@ -492,8 +455,7 @@ static hark_status measure_contexts(hark_invocation *call, const hark_opened_run
 
 static hark_status measure_examples(hark_invocation *call, const hark_opened_run *opened, const char *exchanged) {
   const eval_values *values = call->values[0];
-  const bool other = hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND;
-  return hark_eval_examples(call, call->values[1], opened, (hark_split)values->part, other, exchanged, values->decisions);
+  return hark_eval_examples(call, call->values[1], opened, (hark_split)values->part, exchanged, values->decisions);
 }
 
 static hark_status measure(hark_invocation *call, const hark_opened_run *opened) {

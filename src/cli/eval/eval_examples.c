@@ -7,26 +7,18 @@
 #include "cli/ahca_text.h"
 #include "cli/eval/eval_report.h"
 #include "cli/progress.h"
-#include "data/examples/known_folder.h"
-#include "data/examples/picture_folder.h"
+#include "cli/run_examples.h"
 #include "group/group.h"
-#include "io/files.h"
 #include "json/json.h"
-#include "train/material.h"
 
 #define SHOWN_CLASSES 20   /* a larger table does not fit on a terminal; --json has it */
 #define TABLE_CLASSES 1024 /* with more classes there is no table: it would have 8 MiB, and soon all memory */
 
-static const char *const split_names[HARK_SPLIT_ALL] = {"training", "validation", "test"};
-
 /* A measurement and its results. */
 typedef struct measurement {
-  hark_examples *examples;
-  hark_example_batches batches;
-  hark_example_room room;
+  hark_run_examples own;
   int64_t classes, *confusion; /* [classes, classes]; NULL: there are none, or too many */
   int64_t majority;            /* examples of the most frequent class */
-  bool whole;                  /* all examples of files, which have no splits */
   bool vectors;                /* numbers are predicted, which are neither correct nor incorrect */
   bool tables;                 /* the same for rows of tables */
   hark_examples_result result;
@@ -45,21 +37,19 @@ static size_t confusion_bytes(const measurement *m) { return (size_t)(m->classes
 /* Part of the targets; of an empty split 0. */
 static double part_of(int64_t count, int64_t all) { return all > 0 ? (double)count / (double)all : 0; }
 
-static hark_status count_majority(hark_context *context, hark_split split, measurement *m) {
+static hark_status count_majority(hark_context *context, measurement *m) {
   const size_t bytes = (size_t)m->classes * sizeof(int64_t);
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, bytes, &memory));
   int64_t *const counts = memory;
-  for (int64_t i = 0; i < m->batches.count; i++) {
-    const int64_t index = hark_example_batches_index(&m->batches, i);
-    const int64_t count = ++counts[hark_examples_label(m->examples, split, index)];
+  for (int64_t i = 0; i < m->own.batches.count; i++) {
+    const int64_t index = hark_example_batches_index(&m->own.batches, i);
+    const int64_t count = ++counts[hark_examples_label(m->own.examples, m->own.split, index)];
     m->majority = hark_max(m->majority, count);
   }
   hark_release(context, memory, bytes);
   return HARK_OK;
 }
-
-static const char *part_name(const measurement *m, hark_split split) { return m->whole ? "data" : split_names[split]; }
 
 /* Names of predictors of tables in text and JSON. */
 static const char *const predictors[HARK_TABLE_PREDICTORS][2] = {
@@ -86,13 +76,13 @@ static void print_tables(const measurement *m, hark_text *text) {
                      100 * r->tables[i].coverage);
 }
 
-static void print_json(const measurement *m, const hark_opened_run *opened, hark_split split, const char *exchanged, hark_text *text) {
+static void print_json(const measurement *m, const hark_opened_run *opened, const char *exchanged, hark_text *text) {
   const hark_examples_result *r = &m->result;
   hark_text_append(text, "{");
   hark_json_append_path(text, "run", opened->run.path);
   hark_text_append(text, ", \"checkpoint\": ");
   hark_json_append_string(text, opened->checkpoint);
-  hark_text_append(text, ", \"part\": \"%s\", \"loss\": ", part_name(m, split));
+  hark_text_append(text, ", \"part\": \"%s\", \"loss\": ", hark_run_examples_part(&m->own));
   hark_json_append_number(text, r->loss);
   if (m->tables) {
     print_predictors(r, text);
@@ -118,7 +108,7 @@ static void print_json(const measurement *m, const hark_opened_run *opened, hark
   if (m->classes > 0) hark_text_append(text, ", \"classes\": [");
   for (int64_t c = 0; c < m->classes; c++) {
     if (c > 0) hark_text_append(text, ", ");
-    hark_json_append_string(text, hark_examples_class_name(m->examples, (int32_t)c));
+    hark_json_append_string(text, hark_examples_class_name(m->own.examples, (int32_t)c));
   }
   hark_text_append(text, m->classes > 0 ? "]" : "");
   if (m->confusion != NULL) hark_text_append(text, ", \"confusion\": [");
@@ -132,34 +122,34 @@ static void print_json(const measurement *m, const hark_opened_run *opened, hark
 static void print_confusion(const measurement *m, hark_text *text) {
   hark_text_append(text, "\n%-16s predicted:", "class");
   for (int64_t column = 0; column < m->classes; column++)
-    hark_text_append(text, " %8.8s", hark_examples_class_name(m->examples, (int32_t)column));
+    hark_text_append(text, " %8.8s", hark_examples_class_name(m->own.examples, (int32_t)column));
   for (int64_t actual = 0; actual < m->classes; actual++) {
-    hark_text_append(text, "\n%-22.22s", hark_examples_class_name(m->examples, (int32_t)actual));
+    hark_text_append(text, "\n%-22.22s", hark_examples_class_name(m->own.examples, (int32_t)actual));
     for (int64_t column = 0; column < m->classes; column++)
       hark_text_append(text, " %8" PRId64, m->confusion[actual * m->classes + column]);
   }
   hark_text_append(text, "\n");
 }
 
-static void print(const measurement *m, const hark_opened_run *opened, hark_split split, const char *exchanged, hark_text *text) {
+static void print(const measurement *m, const hark_opened_run *opened, const char *exchanged, hark_text *text) {
   const hark_examples_result *r = &m->result;
   hark_text_append_shown(text, opened->run.path);
   if (m->tables) {
-    hark_text_append(text, ", %s, %s", opened->checkpoint, part_name(m, split));
+    hark_text_append(text, ", %s, %s", opened->checkpoint, hark_run_examples_part(&m->own));
     print_tables(m, text);
     if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
     return;
   }
   if (m->vectors) {
     hark_text_append(text, ", %s: %s squared error %.6f per example; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
-                     opened->checkpoint, part_name(m, split), r->loss, r->examples, r->tokens, m->seconds);
+                     opened->checkpoint, hark_run_examples_part(&m->own), r->loss, r->examples, r->tokens, m->seconds);
     if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
     return;
   }
   hark_text_append(
       text, ", %s: %s accuracy %.2f %% (%" PRId64 " of %" PRId64 "), loss %.4f nats; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
-      opened->checkpoint, part_name(m, split), 100 * part_of(r->correct, r->targets), r->correct, r->targets, r->loss, r->examples,
-      r->tokens, m->seconds);
+      opened->checkpoint, hark_run_examples_part(&m->own), 100 * part_of(r->correct, r->targets), r->correct, r->targets, r->loss,
+      r->examples, r->tokens, m->seconds);
   if (m->classes > 0) hark_text_append(text, "majority baseline: accuracy %.2f %%\n", 100 * part_of(m->majority, r->targets));
   if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
   const hark_ahca_report chunks = hark_ahca_report_of(&m->statistics);
@@ -172,67 +162,18 @@ static void print(const measurement *m, const hark_opened_run *opened, hark_spli
         m->confusion != NULL ? "with this number of classes, it is only in --json" : "not computed for this number of classes");
 }
 
-/* The split of a folder that --data names. */
-static hark_status check_split(hark_invocation *call, const char *folder, hark_split split, const measurement *m) {
-  if (hark_examples_count(m->examples, split).examples > 0) return HARK_OK;
-  return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: has no %s examples; --part selects the examples", folder,
-                   split_names[split]);
-}
-
-/* Whether they are the examples that the checkpoint was trained on, with the length limit of the training. */
-static hark_status compare(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, const hark_examples *examples) {
-  hark_run_state state;
-  HARK_TRY(hark_checkpoint_read_state(call->context, &opened->run, opened->checkpoint, &state));
-  return hark_examples_checksum(examples) == state.corpus_checksum ? HARK_OK : hark_command_refuse_data(call, &config->data.paths);
-}
-
-static hark_status check_recorded(hark_invocation *call, const hark_config *config, const hark_opened_run *opened,
-                                  const hark_examples *examples) {
-  char path[HARK_PATH_BYTES];
-  hark_config recorded = *config, stored;
-  hark_options *options = NULL;
-  hark_examples *whole = NULL;
-  if (hark_options_source(call->options, "data.length_limit") != HARK_SOURCE_COMMAND) return compare(call, config, opened, examples);
-  HARK_TRY(hark_run_path(call->context, &opened->run, "config.yaml", path));
-  hark_status status = hark_command_read_stored(call, path, &stored, &options);
-  if (status == HARK_OK) {
-    recorded.data.length_limit = stored.data.length_limit;
-    status = hark_material_examples(call->context, &recorded, HARK_DATA_MEASURED, &whole);
-  }
-  if (status == HARK_OK) status = compare(call, config, opened, whole);
-  hark_examples_close(call->context, &whole);
-  hark_options_destroy(call->context, &options);
-  return status;
-}
-
-/* Files that are given only for this part, for example test examples: the run has no record of them. */
-static bool is_part_given(const hark_invocation *call, hark_split split) {
-  static const char *const names[HARK_SPLIT_ALL] = {"data.paths", "data.validation_paths", "data.test_paths"};
-  return hark_options_source(call->options, names[split]) == HARK_SOURCE_COMMAND;
-}
-
-/* All examples in files of --data are measured; of a folder the requested split. */
-static hark_status open_examples(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, bool other_data,
-                                 hark_split *split, measurement *m) {
-  const bool own = !other_data && !is_part_given(call, *split);
-  HARK_TRY(hark_material_examples(call->context, config, own ? HARK_DATA_MEASURED : HARK_DATA_GIVEN, &m->examples));
-  HARK_TRY(hark_material_check_vocabulary(call->context, m->examples, &opened->run));
-  if (own) HARK_TRY(check_recorded(call, config, opened, m->examples));
-  const char *const first = config->data.paths.count > 0 ? config->data.paths.items[0] : "";
-  const bool folder = other_data && hark_path_kind_of(first) == HARK_PATH_FOLDER && !hark_has_class_folders(call->context, first) &&
-                      !hark_is_picture_folder(call->context, first);
-  if (folder) HARK_TRY(check_split(call, first, *split, m));
-  m->whole = other_data && !folder && hark_examples_count(m->examples, *split).examples == 0;
-  if (m->whole) *split = HARK_SPLIT_TRAINING;
-  hark_example_batches_settings settings = hark_example_settings(config, *split, true);
-  if (other_data) settings.limit = 0; /* of the training data */
-  HARK_TRY(hark_example_batches_create(call->context, m->examples, &settings, &m->batches));
-  HARK_TRY(hark_example_room_open(call->context, &m->batches, config->train.batch, &m->room));
-  const hark_learning_task task = hark_material_task_of(config, m->examples);
+static hark_status open_examples(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, hark_split split,
+                                 measurement *m) {
+  HARK_TRY(hark_run_examples_open(call, config, opened, split, HARK_DATA_GIVEN, &m->own));
+  const hark_learning_task task = hark_material_task_of(config, m->own.examples);
   m->classes = task.classes;
   m->vectors = task.features > 0;
+<<<<<<< HEAD
   m->tables = task.tables;
   if (m->classes > 0) HARK_TRY(count_majority(call->context, *split, m));
+=======
+  if (m->classes > 0) HARK_TRY(count_majority(call->context, m));
+>>>>>>> predict
   if (m->classes == 0 || m->classes > TABLE_CLASSES) return HARK_OK;
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(call->context, confusion_bytes(m), &memory));
@@ -240,43 +181,41 @@ static hark_status open_examples(hark_invocation *call, const hark_config *confi
   return HARK_OK;
 }
 
-static hark_status measure(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, hark_split split,
-                           measurement *m) {
-  const hark_learning_task task = hark_material_task_of(config, m->examples);
+static hark_status measure(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, measurement *m) {
+  const hark_learning_task task = hark_material_task_of(config, m->own.examples);
   hark_engine *engine = NULL;
   HARK_TRY(hark_command_create_engine(call, opened, config, &task, &engine));
   hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
   if (status == HARK_OK) {
     const double begin = hark_progress_clock();
     if (config->model.architecture == HARK_ARCHITECTURE_AHCA) engine->statistics = &m->statistics;
-    status = hark_evaluate_examples(call->context, engine, &m->batches, &m->room, m->confusion, show, m, &m->result);
+    status = hark_evaluate_examples(call->context, engine, &m->own.batches, &m->own.room, m->confusion, show, m, &m->result);
     m->seconds = hark_progress_clock() - begin;
     hark_progress_end(&m->progress);
   }
   hark_engine_destroy(call->context, &engine);
   if (status == HARK_OK && m->result.complete && m->result.targets == 0)
-    return hark_fail(call->context, HARK_BAD_CONFIGURATION, "the %s examples have no targets%s", part_name(m, split),
+    return hark_fail(call->context, HARK_BAD_CONFIGURATION, "the %s examples have no targets%s", hark_run_examples_part(&m->own),
                      config->data.length_limit > 0 ? " among the tokens that data.length_limit keeps" : "");
   return status;
 }
 
 hark_status hark_eval_examples(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, hark_split split,
-                               bool other_data, const char *exchanged, int64_t decisions) {
+                               const char *exchanged, int64_t decisions) {
   measurement m = {.progress = hark_progress_begin(), .statistics = {.listed = decisions}};
   hark_text text = hark_text_empty(call->context), list = hark_text_empty(call->context);
   if (decisions > 0) m.statistics.list = &list;
-  hark_status status = open_examples(call, config, opened, other_data, &split, &m);
-  status =
-      hark_group_compare(call->context, call->context->group, status, status == HARK_OK ? hark_examples_checksum(m.examples) : 0, "data");
-  if (status == HARK_OK) status = measure(call, config, opened, split, &m);
+  hark_status status = open_examples(call, config, opened, split, &m);
+  status = hark_group_compare(call->context, call->context->group, status, status == HARK_OK ? hark_examples_checksum(m.own.examples) : 0,
+                              "data");
+  if (status == HARK_OK) status = measure(call, config, opened, &m);
   if (status == HARK_OK) {
-    (call->json ? print_json : print)(&m, opened, split, exchanged, &text);
+    (call->json ? print_json : print)(&m, opened, exchanged, &text);
     status = hark_command_print(call, &text);
     if (status == HARK_OK) status = hark_eval_check_loss(call->context, opened->run.path, opened->checkpoint, m.result.loss);
   }
   hark_text_free(&list);
   hark_release(call->context, m.confusion, m.confusion != NULL ? confusion_bytes(&m) : 0);
-  hark_example_room_close(call->context, &m.room);
-  hark_examples_close(call->context, &m.examples);
+  hark_run_examples_close(call->context, &m.own);
   return status;
 }

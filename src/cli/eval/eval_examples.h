@@ -9,6 +9,6 @@
  * is measured, and a folder without it is refused; of files all examples are measured. `decisions`: the number of examples of an ahca model
  * that are reported one by one. */
 HARK_MUST_CHECK hark_status hark_eval_examples(hark_invocation *call, const hark_config *config, const hark_opened_run *opened,
-                                               hark_split split, bool other_data, const char *exchanged, int64_t decisions);
+                                               hark_split split, const char *exchanged, int64_t decisions);
 
 #endif

@@ -36,6 +36,7 @@ struct hark_examples {
   int64_t symbols_at_most;              /* in all files: allocated as soon as the bytes of a symbol are known */
   int64_t length_limit;                 /* INT64_MAX: none */
   bool quoted;                          /* as in the settings */
+  hark_labels labels;                   /* as in the settings */
   const char *text_field, *label_field; /* of JSON lines; valid while the files are read */
   hark_text words;                      /* names of the symbols, each ended by a zero byte; empty where the format knows them */
   hark_example_array symbols;           /* 1, 2 or 4 bytes each, the fewest that suffice for the shape */

@@ -14,6 +14,7 @@
 #include "data/json_lines.h"
 #include "data/permutation.h"
 #include "data/sources_apart.h"
+#include "io/files.h"
 #include "io/foreign.h"
 #include "io/json_write.h"
 #include "io/number.h"
@@ -256,8 +257,23 @@ static hark_status read_all(hark_context *context, const hark_examples_settings 
   return status;
 }
 
+/* Without labels there are only files with a text in each line. */
+static hark_status check_labels(hark_context *context, const hark_examples *examples, const hark_example_paths *paths) {
+  if (examples->labels != HARK_LABELS_NONE) return HARK_OK;
+  if (strcmp(examples->format->name, "text") != 0)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "--unlabelled: examples of format %s have targets, only those of format text may lack them", examples->format->name);
+  for (int split = 0; split < HARK_SPLIT_ALL; split++)
+    for (int i = 0; i < paths->count[split]; i++)
+      if (hark_path_kind_of(paths->paths[split][i]) == HARK_PATH_FOLDER)
+        return hark_fail(context, HARK_BAD_CONFIGURATION, "--unlabelled: %s: is a folder of labelled examples, expected files of texts",
+                         paths->paths[split][i]);
+  return HARK_OK;
+}
+
 static hark_status fill(hark_context *context, const hark_examples_settings *settings, const hark_example_paths *paths,
                         hark_examples *examples) {
+  HARK_TRY(check_labels(context, examples, paths));
   const bool divides = paths->count[HARK_SPLIT_VALIDATION] == 0 && settings->validation_fraction > 0;
   if (settings->divides && paths->count[HARK_SPLIT_VALIDATION] > 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "--validation-fraction: has no effect here: %s is the validation of these examples",
@@ -299,6 +315,7 @@ static hark_status create(hark_context *context, const hark_examples_settings *s
   examples->has_shape = examples->shape.symbols > 0;
   examples->length_limit = settings->length_limit > 0 ? settings->length_limit : INT64_MAX;
   examples->quoted = settings->quoted;
+  examples->labels = settings->labels;
   examples->text_field = field_or(settings->text_field, HARK_JSON_LINES_TEXT);
   examples->label_field = field_or(settings->label_field, HARK_JSON_LINES_LABEL);
   examples->words = examples->vocabulary = hark_text_empty(context);

@@ -24,6 +24,13 @@ typedef enum hark_example_target_kind {
   HARK_TARGET_ROWS    /* numbers per row of a table: the last of its numbers */
 } hark_example_target_kind;
 
+/* Whether files of format text have labels. */
+typedef enum hark_labels {
+  HARK_LABELS_NEEDED,
+  HARK_LABELS_EXPECTED, /* the same; a message about a missing label names --unlabelled */
+  HARK_LABELS_NONE      /* a line is a text, of JSON lines one member is read; labels are HARK_TARGET_IGNORED */
+} hark_labels;
+
 /* The files, and how to read them. Zero it and fill what applies. Everything is borrowed for the call only. */
 typedef struct hark_examples_settings {
   const char *format; /* "listops", ...; NULL or "": the format in task.json, where paths[0] is a folder that `hark data make` wrote */
@@ -45,6 +52,7 @@ typedef struct hark_examples_settings {
   const char *text_field, *label_field;
   bool quoted;          /* of text and pairs: fields may be quoted as in CSV: "a ""word""" is a "word" */
   bool known;           /* a run has been trained on them: repeated files and copies in two splits are not refused */
+  hark_labels labels;   /* NONE only for files of format text: HARK_BAD_CONFIGURATION for folders and other formats */
   bool teaches_classes; /* a model will be trained on the classes: training examples of only one class are refused */
 } hark_examples_settings;
 

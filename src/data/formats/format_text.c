@@ -8,6 +8,8 @@
  * With `quoted`, a field that begins with a double quote ends at the next one that is not doubled, on the same line; a doubled one
  * means one (RFC 4180).
  *
+ * Files of `text` may have no labels (hark_examples_settings.labels): a line is a text then, and JSON lines need no label.
+ *
  * A label is an integer ("1", "1.0") in [0, classes). The text of `text` extends to the end of the line, including tabs. Sources of the
  * formats: Tay et al., "Long Range Arena" (2020), tasks Text and Retrieval.
  */
@@ -21,18 +23,19 @@
 #include "data/sources.h"
 #include "io/number.h"
 
-#define LABEL_FIELD 0
-
 /* The fields of a line that are the example's sequences. */
 typedef struct layout {
   int fields;
   bool has_tabs; /* in its last field, which extends to the end of the line */
+  int label;     /* the field of the label; -1: none */
   int part[HARK_EXAMPLE_PARTS];
   const char *description;
 } layout;
 
-static const layout text_layout = {2, true, {1, 0}, "label and text, separated by a tab"};
-static const layout pairs_layout = {5, false, {3, 4}, "label, two names and two texts, separated by tabs"};
+static const layout text_layout = {2, true, 0, {1, 0}, "label and text, separated by a tab"};
+static const layout expected_layout = {2, true, 0, {1, 0}, "label and text, separated by a tab; --unlabelled reads texts without labels"};
+static const layout unlabelled_layout = {1, true, -1, {0, 0}, "a text"};
+static const layout pairs_layout = {5, false, 0, {3, 4}, "label, two names and two texts, separated by tabs"};
 enum { FIELDS_MAX = 5 };
 
 typedef struct field {
@@ -109,16 +112,25 @@ static hark_status check_label(const hark_example_reader *reader, const hark_lin
   return hark_lines_fail(reader->context, lines, at, "label %" PRId64 " is out of range, expected 0 to %" PRId32, label, classes - 1);
 }
 
+/* The label of a line. */
+static hark_status read_label(const hark_example_reader *reader, const hark_line_reader *lines, const field *f, const layout *l,
+                              int64_t *label) {
+  *label = HARK_TARGET_IGNORED;
+  if (l->label < 0) return HARK_OK;
+  if (!hark_number_read_whole(lines->line + f[l->label].at, f[l->label].length, label))
+    return hark_lines_fail(reader->context, lines, 0, "label is not a whole number, expected 0 to %" PRId32 "%s",
+                           hark_example_reader_shape(reader)->classes - 1,
+                           l == &expected_layout ? "; --unlabelled reads texts without labels" : "");
+  return check_label(reader, lines, 0, *label);
+}
+
 static hark_status read_line(hark_example_reader *reader, const hark_line_reader *lines, const layout *l) {
   hark_context *const context = reader->context;
-  const int32_t classes = hark_example_reader_shape(reader)->classes;
   field f[FIELDS_MAX];
   int64_t label;
   if (lines->length == 0) return hark_lines_fail(context, lines, 0, "empty line, expected %s", l->description);
   HARK_TRY(split(context, lines, l, reader->examples->quoted, f));
-  if (!hark_number_read_whole(lines->line + f[LABEL_FIELD].at, f[LABEL_FIELD].length, &label))
-    return hark_lines_fail(context, lines, 0, "label is not a whole number, expected 0 to %" PRId32, classes - 1);
-  HARK_TRY(check_label(reader, lines, 0, label));
+  HARK_TRY(read_label(reader, lines, f, l, &label));
   for (int part = 0; part < reader->examples->format->parts; part++) {
     const field *const text = &f[l->part[part]];
     HARK_TRY(check_text(context, lines, *text));
@@ -127,14 +139,27 @@ static hark_status read_line(hark_example_reader *reader, const hark_line_reader
   return hark_example_end(reader, (int32_t)label);
 }
 
+static hark_status read_json_label(hark_example_reader *reader, const hark_line_reader *lines, const hark_json_node *object, int64_t *out) {
+  const char *const name = reader->examples->label_field;
+  const hark_json_node *label = NULL;
+  char shown[HARK_SHOWN_BYTES];
+  *out = HARK_TARGET_IGNORED;
+  if (reader->examples->labels == HARK_LABELS_NONE) return HARK_OK;
+  if (reader->examples->labels == HARK_LABELS_EXPECTED && hark_json_member(object, name) == NULL)
+    return hark_lines_fail(reader->context, lines, 0, "no member \"%s\", expected a whole number; --unlabelled reads texts without labels",
+                           hark_text_shown(name, shown));
+  HARK_TRY(hark_json_lines_member(reader->context, lines, object, name, HARK_JSON_INTEGER, &label));
+  *out = hark_json_lines_whole(label);
+  return check_label(reader, lines, 0, *out);
+}
+
 /* An object of JSON lines: text and label in its members. */
 static hark_status read_object(hark_example_reader *reader, const hark_line_reader *lines, const hark_json_node *object) {
   hark_context *const context = reader->context;
-  const hark_json_node *text = NULL, *label = NULL;
+  const hark_json_node *text = NULL;
+  int64_t class_number;
   HARK_TRY(hark_json_lines_member(context, lines, object, reader->examples->text_field, HARK_JSON_TEXT, &text));
-  HARK_TRY(hark_json_lines_member(context, lines, object, reader->examples->label_field, HARK_JSON_INTEGER, &label));
-  const int64_t class_number = hark_json_lines_whole(label);
-  HARK_TRY(check_label(reader, lines, 0, class_number));
+  HARK_TRY(read_json_label(reader, lines, object, &class_number));
   if (text->bytes == 0) return hark_lines_fail(context, lines, 0, "empty text");
   HARK_TRY(hark_example_part(reader, text->text, text->bytes));
   return hark_example_end(reader, (int32_t)class_number);
@@ -169,9 +194,9 @@ static hark_status read_class_file(void *closure, const char *path, int class_nu
 }
 
 static hark_status read_file(hark_example_reader *reader, const layout *l) {
-  if (reader->source->folder && l == &text_layout) return hark_class_folders_read(reader->context, reader->path, read_class_file, reader);
+  if (reader->source->folder && l != &pairs_layout) return hark_class_folders_read(reader->context, reader->path, read_class_file, reader);
   const bool json = hark_json_lines_is(reader->path);
-  if (json && l != &text_layout)
+  if (json && l == &pairs_layout)
     return hark_fail(reader->context, HARK_UNSUPPORTED, "%s: JSON lines are read as format text only, expected lines of %s", reader->path,
                      l->description);
   hark_line_reader lines = {0};
@@ -185,7 +210,11 @@ static hark_status read_file(hark_example_reader *reader, const layout *l) {
   return status;
 }
 
-static hark_status read_text(hark_example_reader *reader) { return read_file(reader, &text_layout); }
+static hark_status read_text(hark_example_reader *reader) {
+  static const layout *const layouts[] = {
+      [HARK_LABELS_NEEDED] = &text_layout, [HARK_LABELS_EXPECTED] = &expected_layout, [HARK_LABELS_NONE] = &unlabelled_layout};
+  return read_file(reader, layouts[reader->examples->labels]);
+}
 static hark_status read_pairs(hark_example_reader *reader) { return read_file(reader, &pairs_layout); }
 
 static int64_t symbols_at_most(uint64_t file_bytes) { return (int64_t)file_bytes; }

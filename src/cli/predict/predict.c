@@ -1,0 +1,90 @@
+/* predict.c - hark predict: what a trained model predicts for examples, a row for each. */
+#include "cli/predict/predict_examples.h"
+#include "cli/run_examples.h"
+
+typedef struct predict_values {
+  const char *checkpoint, *output;
+  int part, tokens;
+  bool unlabelled;
+  int64_t limit;
+} predict_values;
+
+#define STANDARD_OUTPUT "/dev/stdout"
+
+#define AT(field) offsetof(predict_values, field)
+static const hark_option options[] = {
+    {"part", "part", HARK_OPTION_ENUM, AT(part), "validation", "training|validation|test", NULL, NULL,
+     "part of the run's own examples, or of a folder that --data names; files that --data names are read completely", NULL},
+    {"unlabelled", "unlabelled", HARK_OPTION_BOOL, AT(unlabelled), "false", NULL, NULL, NULL,
+     "the files of --data have no labels: each line is a text, and JSON lines need no label", "data.format text"},
+    {"limit", "limit", HARK_OPTION_INT, AT(limit), "0", "[0, inf)", NULL, "N", "only the first N examples; 0: all", NULL},
+    {"tokens", "tokens", HARK_OPTION_ENUM, AT(tokens), "targets", "targets|all", NULL, NULL,
+     "rows of models that predict tokens; targets: for tokens with a target; all: for every token", NULL},
+    {"output", "output o", HARK_OPTION_STRING, AT(output), STANDARD_OUTPUT, NULL, NULL, "FILE", "file to write", NULL},
+    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
+     "checkpoint of a run: best (default), last, or step-N", NULL},
+};
+#undef AT
+static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(predict_values), false};
+
+/* Runs whose models predict nothing. */
+static hark_status check_model(hark_invocation *call, const hark_config *config) {
+  const char *const path = hark_options_argument(call->options, 0), *const architecture =
+                                                                        hark_architecture_of(config->model.architecture)->name;
+  const char *const refusal = hark_predict_examples_refusal(config);
+  if (hark_options_problem_count(call->options) > 0 || refusal == NULL) return HARK_OK;
+  return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: a model of architecture %s, which %s", path, architecture, refusal);
+}
+
+static hark_status check(hark_invocation *call) {
+  const predict_values *const values = call->values[0];
+  hark_config *const config = call->values[1];
+  if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
+  const hark_status status = hark_command_read_run(call, config);
+  if (hark_command_names_model(call) && status != HARK_BAD_FILE && status != HARK_IO_ERROR && status != HARK_OUT_OF_MEMORY)
+    return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: is a model, expected a run that was trained on labelled examples",
+                     hark_options_argument(call->options, 0));
+  HARK_TRY(status);
+  HARK_TRY(check_model(call, config));
+  HARK_TRY(hark_command_check_checkpoint(call, hark_options_argument(call->options, 0), values->checkpoint));
+  if (values->unlabelled && !hark_command_is_on_line(call, "data.paths"))
+    HARK_TRY(hark_options_complain(call->context, call->options, "unlabelled", "has no effect here, it needs --data PATH"));
+  HARK_TRY(hark_run_data_check_given(call, config, (hark_split)values->part));
+  HARK_TRY(hark_run_data_find(call, config));
+  hark_run_examples_replace(call, config);
+  return HARK_OK;
+}
+
+static hark_status run(hark_invocation *call) {
+  const predict_values *const values = call->values[0];
+  const hark_config *const config = call->values[1];
+  const hark_predict_settings settings = {.output = values->output,
+                                          .part = (hark_split)values->part,
+                                          .unlabelled = values->unlabelled,
+                                          .all_tokens = values->tokens == 1,
+                                          .limit = values->limit};
+  hark_opened_run opened;
+  hark_status status = hark_command_open_run(call, config, values->checkpoint, &opened);
+  if (status == HARK_OK) status = hark_predict_examples(call, config, &opened, &settings);
+  hark_command_close_run(call, &opened);
+  return status;
+}
+
+const hark_command hark_command_predict = {
+    .name = "predict",
+    .arguments = "RUN",
+    .summary = "print what a trained model predicts for examples, as a table",
+    .notes =
+        "  hark predict runs/films --part test                    class and probabilities of each test example, as CSV\n"
+        "  hark predict runs/films --data new.tsv -o new.csv      other examples, in the format of the run\n"
+        "  hark predict runs/films --data reviews.txt --unlabelled --json    texts without labels; JSON lines\n"
+        "  hark predict runs/recall --data recall --part test     labelled tokens: a row for each target\n"
+        "\n"
+        "  docs/formats.md describes the columns.\n",
+    .argument_minimum = 1,
+    .argument_maximum = 1,
+    .has_json = true,
+    .tables = {&table, &hark_config_table},
+    .check = check,
+    .run = run,
+};
