@@ -78,8 +78,6 @@ static const hark_option options[] = {
      TABLES},
     {"data.queries", NULL, HARK_OPTION_INT, AT(data.queries), "0", "[0, 16777216]", DATA, NULL,
      "tables: number of rows whose targets are predicted; 0: all rows that are not context", TABLES},
-    {"data.standardise", "standardise", HARK_OPTION_BOOL, AT(data.standardise), "true", NULL, DATA, NULL,
-     "tables: shift and scale every column by the mean and the standard deviation of the rows of context", TABLES},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe|imported",
      TRAIN, NULL,
      "what a token is; in formats text and pairs, a byte; characters: a Unicode code point; subwords: a piece of a word, "

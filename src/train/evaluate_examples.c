@@ -68,7 +68,7 @@ hark_example_batches_settings hark_example_settings(const hark_config *config, h
                                          .tables = {.least = config->data.context_least,
                                                     .most = config->data.context_most,
                                                     .queries = config->data.queries,
-                                                    .standardise = config->data.standardise},
+                                                    .standardise = config->model.regressor.standardise},
                                          .limit = split == HARK_SPLIT_TRAINING ? config->data.example_limit : 0,
                                          .named_for = "model.context"};
 }

@@ -168,12 +168,8 @@ static hark_status open_examples(hark_invocation *call, const hark_config *confi
   const hark_learning_task task = hark_material_task_of(config, m->own.examples);
   m->classes = task.classes;
   m->vectors = task.features > 0;
-<<<<<<< HEAD
   m->tables = task.tables;
-  if (m->classes > 0) HARK_TRY(count_majority(call->context, *split, m));
-=======
   if (m->classes > 0) HARK_TRY(count_majority(call->context, m));
->>>>>>> predict
   if (m->classes == 0 || m->classes > TABLE_CLASSES) return HARK_OK;
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(call->context, confusion_bytes(m), &memory));

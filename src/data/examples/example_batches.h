@@ -13,7 +13,8 @@
 #define HARK_DATA_EXAMPLES_EXAMPLE_BATCHES_H
 
 #include "data/corpora/masking.h"
-#include "data/examples/table_batches.h"
+#include "data/examples/table_samples.h"
+#include "models/table_rows.h"
 
 typedef struct hark_example_batches_settings {
   hark_split split;
