@@ -47,7 +47,7 @@ static hark_network_config config_of(bool ridge) {
                                 .bias = true,
                                 .initialisation = HARK_INITIALISATION_XAVIER,
                                 .attention = {.kernel = HARK_KERNEL_EXP, .sigma = 1, .ridge = 1},
-                                .regressor = {PROCESSES, FEATURES, LEAST_NOISE}};
+                                .regressor = {.processes = PROCESSES, .features = FEATURES, .least_noise = LEAST_NOISE}};
   if (ridge) {
     config.attention.normalisation = (hark_layer_choice)HARK_EVERY_LAYER(HARK_NORMALISATION_CME);
     config.attention.kernel = HARK_KERNEL_RBF;
