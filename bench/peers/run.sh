@@ -11,7 +11,7 @@ build=$(cd "${1:-build}" && pwd)
 venv=${HARK_PEERS_VENV:-$build/peers-venv}
 python=${HARK_PEERS_PYTHON:-python3}
 
-if ! "$venv/bin/python" -c 'import torch, numpy, safetensors, h_transformer_1d, transformers, tokenizers, sentencepiece' 2>/dev/null; then
+if ! "$venv/bin/python" -c 'import torch, numpy, safetensors, h_transformer_1d, gpytorch, transformers, tokenizers, sentencepiece' 2>/dev/null; then
   echo "Making $venv with PyTorch ..."
   "$python" -m venv "$venv" || {
     echo "This needs Python with venv (Debian: apt-get install python3-venv python3-dev g++)" >&2
@@ -88,6 +88,7 @@ if [ "$python_package" = yes ]; then
   cmake -S "$here/../../python/native" -B "$build/python-native" -DCMAKE_BUILD_TYPE=Release -DHARK_BUILD="$build" >/dev/null
   cmake --build "$build/python-native" >/dev/null
   export HARK_LIBRARY="$build/libhark.so" HARK_PYTHON_LIBRARY="$build/python-native/libhark_python.so" PYTHONPATH="$here/../../python"
+  "$venv/bin/python" "$here/likelihood.py"
   "$venv/bin/python" "$here/overhead.py"
   "$venv/bin/python" "$here/overhead.py" --shape 1,8,1024,64 --calls 60
   "$venv/bin/python" "$here/swap.py"

@@ -225,8 +225,8 @@ hark_status hark_attention_check_ridge(hark_context *context, const hark_attenti
  *               full: R^-T U again n^2 dv / 2; causal: Z = R^-1 kappa(K, Q), p^2 / 2 for a query that sees p keys
  *     backward  the forward without its last product; then
  *               full: dalpha = kappa dY pairs dv, two solves n^2 dv, dM = dV alpha^T n^2 dv / 2
- *               causal: two solves with R^T p^2 per query, dM = - sum of z dB^T p^2; full with dvariance or
- *               dlog_determinant the same, p = n
+ *               causal: two solves with R^T p^2 per query, dM = - sum of z dB^T p^2
+ *               full with dvariance: R^-1 kappa(K, Q), M^-1 kappa(K, Q) and their outer products, m n^2 / 2 each
  *               dlog_determinant: R^-1 and R^-T diag R^-1, n^3 / 6 each
  *               dquadratic: causal the same for each value feature, full n dv
  *               both: dY products pairs (2 dv), gradients of logits to q and k pairs 2 d and n^2 d */
@@ -245,13 +245,12 @@ double hark_attention_ridge_operations(const hark_attention_desc *desc, bool bac
   double pairs = n * m, squares = 0;
   if (desc->causal) count_causal(desc, &pairs, &squares);
   const double factor = n * n * d / 2 + n * n * n / 6 + n * n * dv / 2 + pairs * d;
-  const bool by_rows = desc->causal || (backward && (desc->has_dvariance != 0 || desc->has_dlog_determinant != 0));
-  if (!desc->causal && by_rows) squares = m * n * n;
-  double total = factor + (by_rows ? squares / 2 : n * n * dv / 2);
+  double total = factor + (desc->causal ? squares / 2 : n * n * dv / 2);
   if (!backward)
     total += pairs * dv;
   else
-    total += (by_rows ? 2 * squares : pairs * dv + 3 * n * n * dv / 2) + 2 * pairs * dv + 2 * pairs * d + n * n * d;
+    total += (desc->causal ? 2 * squares : pairs * dv + 3 * n * n * dv / 2) + 2 * pairs * dv + 2 * pairs * d + n * n * d;
+  if (backward && desc->has_dvariance != 0 && !desc->causal) total += 3 * m * n * n / 2;
   if (backward && desc->has_dlog_determinant != 0) total += n * n * n / 3;
   if (backward && desc->has_dquadratic != 0) total += desc->causal ? dv * n * n * n / 3 : 2 * n * dv;
   return 2 * total * (double)desc->batch * (double)desc->heads;

@@ -953,6 +953,35 @@ static void test_operations(void **state) {
   }
 }
 
+/* Operations that gradients by statistics add to a backward: products of every row, and of every key. */
+static void test_operations_of_statistics(void **state) {
+  (void)state;
+  for (int causal = 0; causal < 2; causal++) {
+    hark_attention_desc desc = hark_attention_desc_default();
+    const double m = 5, n = 9, dv = 2;
+    desc.normalisation = HARK_NORMALISATION_CME;
+    desc.batch = desc.heads = 1;
+    desc.query_length = (int64_t)m;
+    desc.key_length = (int64_t)n;
+    desc.head_dim = 3;
+    desc.value_dim = (int64_t)dv;
+    desc.ridge = 1;
+    desc.causal = causal != 0;
+    const double plain = hark_attention_desc_operations(&desc, true), forward = hark_attention_desc_operations(&desc, false);
+    double more = 0;
+    for (int64_t row = 0; row < desc.query_length && !causal; row++) more += 3 * n * n / 2; /* R^-1 b, R^-T of that, its outer product */
+    desc.has_dvariance = 1;
+    assert_true(fabs(hark_attention_desc_operations(&desc, true) - plain - 2 * more) < 1e-9 * plain);
+    more += n * n * n / 3; /* R^-1 and R^-T R^-1 */
+    desc.has_dlog_determinant = 1;
+    assert_true(fabs(hark_attention_desc_operations(&desc, true) - plain - 2 * more) < 1e-9 * plain);
+    more += causal ? dv * n * n * n / 3 : 2 * n * dv;
+    desc.has_dquadratic = 1;
+    assert_true(fabs(hark_attention_desc_operations(&desc, true) - plain - 2 * more) < 1e-9 * plain);
+    assert_true(hark_attention_desc_operations(&desc, false) == forward);
+  }
+}
+
 /* The plan says what a triangle takes; a length beyond what memory can be is refused when it is made. */
 static void test_plan(void **state) {
   (void)state;
@@ -1080,6 +1109,7 @@ int main(void) {
       cmocka_unit_test(test_refused_quadratics),
       cmocka_unit_test(test_large_quadratic),
       cmocka_unit_test(test_operations),
+      cmocka_unit_test(test_operations_of_statistics),
       cmocka_unit_test(test_plan),
       cmocka_unit_test(test_memory),
       cmocka_unit_test(test_measured_memory),

@@ -2,9 +2,11 @@
  *
  * Full, with alpha = M^-1 V:
  *     dalpha = kappa(K, Q) dY,  dV = M^-1 dalpha,  dkappa(K, Q) = alpha dY',  -2 dM = dV alpha' + alpha dV'
+ * With D the diagonal matrix of dvariance, for a panel of 64 queries at a time, and two panels at a time for dM:
+ *     w = M^-1 kappa(K, Q),  dkappa(K, Q) = alpha dY' - 2 w D,  -2 dM -= 2 w D w',  dkappa(q, q) = D
  * Causal, for a panel of 64 queries at a time, hidden entries of z and of X dY' are zero:
  *     z = U'^-1 kappa(K, Q),  w = U^-1 z,  dkappa(K, Q) = db = U^-1 (X dY'),  dV += w dY,  -2 dM += w db' + db w'
- * With D the diagonal matrix of dvariance, causal or not, also by panels (not causal: nothing is hidden):
+ * and with dvariance:
  *     db = U^-1 (X dY' - z D),  -2 dM += w db' + db w',  dkappa(K, Q) = db - w D,  dkappa(q, q) = D
  * dlog_determinant and dquadratic: kernel_ridge_statistics.c. Then, with s the exponent of kappa = exp(s) and ds = dkappa kappa,
  *     exp: dq = scale sum ds k, dk = scale sum ds q;   rbf: dq = scale sum ds (k - q), dk = scale sum ds (q - k),  scale = 1 / sigma^2
@@ -96,6 +98,7 @@ typedef struct panel {
   double *partial;
   ridge_side side;
   double along; /* <q, dq> + <k, dk> of pairs whose gradients come from differences */
+  int lane;     /* full, with dvariance: the first of its columns w in h->pair */
   bool has_dvariance;
   float dvariance[HARK_RIDGE_TILE]; /* times e^shift, by which the variance was multiplied */
 } panel;
@@ -253,37 +256,6 @@ static void fill_kernels(const panel *at, int64_t tile) {
    at->h->rbf ? at->h->panel_apart + tile : NULL);
 }
 
-/* ---- full ---- */
-
-/* alpha is in h->solved. */
-static void full_keys(void *data, int64_t tile, int worker) {
-  const panel *at = data;
-  ridge_tiles h;
-  HARK_ISA(hark_cpu_ridge_join)(at->h, worker, &h);
-  const int64_t key = tile * HARK_RIDGE_TILE;
-  fill_kernels(at, tile);
-  spread(h.kernels + tile * HARK_RIDGE_TILE_FLOATS, false, at->h->dout_rows, h.dvp, h.dvp, h.dvalues + key * h.dvp);
-  product_of_rows(&h, h.solved + key * h.dvp, h.dout_lanes, false, h.work, HARK_RIDGE_TILE);
-  h.query_rows = at->h->query_rows;
-  h.query_places = at->h->query_places;
-  give_keys(at, &h, tile, h.work, HARK_RIDGE_TILE);
-}
-
-static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, double *along) {
-  panel at = {.h = h,
-              .first = row + h->sequence->offset,
-              .tiles = h->tiles,
-              .partial = partial,
-              .side = HARK_ISA(hark_cpu_ridge_query_side)(h, row, count)};
-  if (!take_queries(h, row, count)) return false;
-  ridge_run(h, h->tiles, full_keys, &at);
-  give_all_queries(&at);
-  *along += store_queries(h, row, count) + h->is.scale * at.along;
-  return true;
-}
-
-/* ---- causal, and with dvariance ---- */
-
 /* Rows [row, row + count) of dvariance. */
 static void read_dvariance(panel *at, int64_t row, int count) {
   const ridge_tiles *h = at->h;
@@ -292,22 +264,6 @@ static void read_dvariance(panel *at, int64_t row, int count) {
   if (!at->has_dvariance) return;
   const float *from = ridge_statistic(h, given, row);
   for (int r = 0; r < HARK_RIDGE_TILE; r++) at->dvariance[r] = r < count ? (float)((double)from[r] * exp(h->is.shift)) : 0;
-}
-
-/* db -= z D over the rows of a tile. */
-HARK_SIMD_NOINLINE void less_variance(const panel *at, int64_t tile) {
-  const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
-  float *z = at->h->pair + tile * HARK_RIDGE_TILE * row;
-  for (int i = 0; i < HARK_RIDGE_TILE; i++, z += row)
-    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
-      float *db = z + HARK_RIDGE_TILE + lane;
-      vf_store(db, vf_load(db) - vf_load(z + lane) * vf_load(at->dvariance + lane));
-    }
-}
-
-static void causal_variance(void *data, int64_t tile, int worker) {
-  (void)worker;
-  less_variance(data, tile);
 }
 
 /* The gradients of kappa(q, q) G(0); false, with a record, if one is out of range. */
@@ -323,6 +279,100 @@ static bool give_own(const panel *at, int64_t row, int count) {
     if (h->desc->has_log_kernel) at->partial[2] += ds;
   }
   return true;
+}
+
+/* ---- full; alpha is in h->solved ---- */
+
+/* kappa of a tile of keys, its part of dalpha, and the right sides of w. */
+static void full_fill(void *data, int64_t tile, int worker) {
+  const panel *at = data;
+  const ridge_tiles *h = at->h;
+  const int64_t key = tile * HARK_RIDGE_TILE;
+  const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
+  const float *kernel = h->kernels + tile * HARK_RIDGE_TILE_FLOATS;
+  (void)worker;
+  fill_kernels(at, tile);
+  spread(kernel, false, h->dout_rows, h->dvp, h->dvp, h->dvalues + key * h->dvp);
+  for (int i = 0; i < HARK_RIDGE_TILE && at->has_dvariance; i++)
+    memcpy(h->pair + (key + i) * row + at->lane, kernel + i * HARK_RIDGE_TILE, HARK_RIDGE_TILE * sizeof *kernel);
+}
+
+/* dkappa -= 2 w D over the rows of a tile. */
+HARK_SIMD_NOINLINE void less_twice(const panel *at, int64_t tile, float *dkernel) {
+  const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
+  const float *w = at->h->pair + tile * HARK_RIDGE_TILE * row + at->lane;
+  for (int i = 0; i < HARK_RIDGE_TILE; i++)
+    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+      float *to = dkernel + i * HARK_RIDGE_TILE + lane;
+      vf_store(to, vf_load(to) - vf_set(2) * vf_load(w + i * row + lane) * vf_load(at->dvariance + lane));
+    }
+}
+
+/* dkappa of a tile of keys. */
+static void full_give(void *data, int64_t tile, int worker) {
+  const panel *at = data;
+  ridge_tiles h;
+  HARK_ISA(hark_cpu_ridge_join)(at->h, worker, &h);
+  product_of_rows(&h, h.solved + tile * HARK_RIDGE_TILE * h.dvp, h.dout_lanes, false, h.work, HARK_RIDGE_TILE);
+  if (at->has_dvariance) less_twice(at, tile, h.work);
+  h.query_rows = at->h->query_rows;
+  h.query_places = at->h->query_places;
+  give_keys(at, &h, tile, h.work, HARK_RIDGE_TILE);
+}
+
+static void full_keys(void *data, int64_t tile, int worker) {
+  full_fill(data, tile, worker);
+  full_give(data, tile, worker);
+}
+
+/* dM of the variances of two panels. */
+static void full_matrix(const panel *at, bool last) {
+  const ridge_tiles *h = at->h;
+  for (int r = 0; r < HARK_RIDGE_TILE; r++) h->weights[at->lane + r] = -at->dvariance[r];
+  if (last || at->lane > 0) HARK_ISA(hark_cpu_ridge_add_outer)(h, h->tiles, at->lane + HARK_RIDGE_TILE, h->weights);
+}
+
+static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, double *along) {
+  panel at = {.h = h,
+              .first = row + h->sequence->offset,
+              .tiles = h->tiles,
+              .partial = partial,
+              .side = HARK_ISA(hark_cpu_ridge_query_side)(h, row, count),
+              .lane = (int)(row % (2 * HARK_RIDGE_TILE))};
+  const ptrdiff_t pair_row = 2 * HARK_RIDGE_TILE;
+  if (!take_queries(h, row, count)) return false;
+  read_dvariance(&at, row, count);
+  if (at.has_dvariance) {
+    ridge_run(h, h->tiles, full_fill, &at);
+    HARK_ISA(hark_cpu_ridge_solve)(h, h->tiles, h->pair + at.lane, pair_row, HARK_RIDGE_TILE);
+    HARK_ISA(hark_cpu_ridge_solve_back)(h, h->tiles, h->pair + at.lane, pair_row, HARK_RIDGE_TILE);
+    ridge_run(h, h->tiles, full_give, &at);
+    full_matrix(&at, row + count == h->sequence->query_count);
+  } else {
+    ridge_run(h, h->tiles, full_keys, &at);
+  }
+  give_all_queries(&at);
+  if (!give_own(&at, row, count)) return false;
+  *along += store_queries(h, row, count) + h->is.scale * at.along;
+  return true;
+}
+
+/* ---- causal ---- */
+
+/* db -= z D over the rows of a tile. */
+HARK_SIMD_NOINLINE void less_variance(const panel *at, int64_t tile) {
+  const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
+  float *z = at->h->pair + tile * HARK_RIDGE_TILE * row;
+  for (int i = 0; i < HARK_RIDGE_TILE; i++, z += row)
+    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+      float *db = z + HARK_RIDGE_TILE + lane;
+      vf_store(db, vf_load(db) - vf_load(z + lane) * vf_load(at->dvariance + lane));
+    }
+}
+
+static void causal_variance(void *data, int64_t tile, int worker) {
+  (void)worker;
+  less_variance(data, tile);
 }
 
 /* z and dz of a panel, in h->pair: [n][128], z next to dz. */
@@ -445,13 +495,10 @@ static void matrix_column(void *data, int64_t index, int worker) {
   HARK_ISA(hark_cpu_ridge_join)(at->h, worker, &h);
   for (int64_t i = 0; i <= j; i++) {
     const int64_t row = i * HARK_RIDGE_TILE;
-    const float *matrix = h.work;
-    float *ds = h.factor + ridge_tile(&h, i, j);
-    if (h.matrix != NULL) {
-      matrix = h.matrix + ridge_tile(&h, i, j);
-    } else {
-      product_of_rows(&h, h.dvalues + row * h.dvp, h.lanes_solved + lane * dv, false, h.work, HARK_RIDGE_TILE);
-      product_of_rows(&h, h.solved + row * h.dvp, h.lanes_dvalues + lane * dv, true, h.work, HARK_RIDGE_TILE);
+    float *matrix = h.matrix != NULL ? h.matrix + ridge_tile(&h, i, j) : h.work, *ds = h.factor + ridge_tile(&h, i, j);
+    if (!h.desc->causal) {
+      product_of_rows(&h, h.dvalues + row * h.dvp, h.lanes_solved + lane * dv, h.matrix != NULL, matrix, HARK_RIDGE_TILE);
+      product_of_rows(&h, h.solved + row * h.dvp, h.lanes_dvalues + lane * dv, true, matrix, HARK_RIDGE_TILE);
     }
     for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) h.reciprocal[row + r] = h.seen[row + r] * matrix[r * (HARK_RIDGE_TILE + 1)];
     HARK_ISA(hark_cpu_ridge_key_gram)(&h, i, j, ds, h.rbf ? apart_of(&h, i, j) : NULL);
@@ -507,27 +554,27 @@ typedef struct backward_task {
 static void backward_head(const backward_task *task, int64_t sequence, int64_t head, bool first, int worker, double *partial) {
   ridge_tiles h;
   if (!HARK_ISA(hark_cpu_ridge_begin)(task->shared, task->run, &task->memory, sequence, head, worker, &h)) return;
-  const bool by_panels = ridge_by_panels(h.desc);
+  const hark_attention_args *args = h.run->args;
+  const bool has_dquadratic = args->dquadratic.type != HARK_NONE, has_ddeterminant = args->dlog_determinant.type != HARK_NONE;
+  const bool causal = h.desc->causal;
   const int64_t keys = h.tiles * HARK_RIDGE_TILE;
+  if (!causal && args->dvariance.type == HARK_NONE && !has_ddeterminant) h.matrix = NULL;
   clear(h.dkeys, keys * h.dp);
   clear(h.dvalues, keys * h.dvp);
   clear(h.key_sums, keys);
   if (h.rbf) clear(h.apart_dkeys, keys * h.dp);
   if (h.rbf) memset(h.apart_along, 0, (size_t)h.tiles * sizeof *h.apart_along);
   clear(h.distances, (int64_t)2 * HARK_RIDGE_TILE);
-  if (by_panels)
-    clear(h.matrix, h.tiles * (h.tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS);
-  else
-    HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp);
+  if (h.matrix != NULL) clear(h.matrix, h.tiles * (h.tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS);
+  if (!causal) HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp); /* alpha */
   double along = 0;
   for (int64_t row = 0; row < h.sequence->query_count && !hark_cancel_now(task->memory.context); row += HARK_RIDGE_TILE) {
     const int count = (int)hark_min(HARK_RIDGE_TILE, h.sequence->query_count - row);
-    if (!(by_panels ? causal_tile : full_tile)(&h, row, count, partial, &along)) return;
+    if (!(causal ? causal_tile : full_tile)(&h, row, count, partial, &along)) return;
   }
-  const bool has_dquadratic = h.run->args->dquadratic.type != HARK_NONE;
-  if (h.run->args->dlog_determinant.type != HARK_NONE) HARK_ISA(hark_cpu_ridge_give_determinants)(&h);
-  if (by_panels && has_dquadratic) HARK_ISA(hark_cpu_ridge_give_prefixes)(&h);
-  if (!by_panels) {
+  if (has_ddeterminant) HARK_ISA(hark_cpu_ridge_give_determinants)(&h);
+  if (causal && has_dquadratic) HARK_ISA(hark_cpu_ridge_give_prefixes)(&h);
+  if (!causal) {
     HARK_ISA(hark_cpu_ridge_solve)(&h, h.tiles, h.dvalues, h.dvp, h.dvp);
     HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.dvalues, h.dvp, h.dvp);
     if (has_dquadratic) HARK_ISA(hark_cpu_ridge_add_quadratics)(&h); /* -2 dM += 2 alpha diag(g) alpha' */
@@ -535,7 +582,7 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
     turn_tiles(&h, h.dvalues, h.lanes_dvalues);
   }
   along += h.is.scale * matrix_gradients(&h, partial);
-  if (!by_panels && has_dquadratic) HARK_ISA(hark_cpu_ridge_add_quadratics)(&h);
+  if (!causal && has_dquadratic) HARK_ISA(hark_cpu_ridge_add_quadratics)(&h);
   along += store_keys(&h, first);
   if (h.rbf) partial[1] -= along / h.is.sigma;
 }

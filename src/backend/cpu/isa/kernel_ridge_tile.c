@@ -49,7 +49,7 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   const int64_t dp = (int)hark_padded(desc->head_dim), dvp = (int)hark_padded(desc->value_dim), d = desc->head_dim, dv = desc->value_dim;
   const bool rbf = desc->kernel == HARK_KERNEL_RBF;
   const int64_t apart = (int64_t)(sizeof(ridge_apart) / sizeof(float));
-  const bool by_panels = backward && ridge_by_panels(desc), full_backward = backward && !by_panels;
+  const bool has_matrix = backward && ridge_has_matrix(desc), full_backward = backward && !desc->causal;
   carver c = {memory, 0};
   h->dp = (int)dp;
   h->dvp = (int)dvp;
@@ -70,10 +70,11 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->query_lanes = carve(&c, true, lanes * d);
   h->query_squares = carve(&c, true, lanes);
   h->sums = carve(&c, !backward, lanes * dvp);
-  h->matrix = carve(&c, by_panels, triangle);
+  h->matrix = carve(&c, has_matrix, triangle);
   h->kernels = carve(&c, backward, keys * lanes);
-  h->pair = carve(&c, by_panels, 2 * keys * lanes);
-  h->turned = carve(&c, by_panels, 2 * HARK_RIDGE_TILE_FLOATS);
+  h->pair = carve(&c, has_matrix, 2 * keys * lanes);
+  h->turned = carve(&c, has_matrix, 2 * HARK_RIDGE_TILE_FLOATS);
+  h->weights = carve(&c, full_backward && desc->has_dvariance != 0, 2 * lanes);
   h->work = carve(&c, full_backward, HARK_RIDGE_TILE_FLOATS);
   h->dout_rows = carve(&c, backward, lanes * dvp);
   h->dout_lanes = carve(&c, backward, lanes * dv);

@@ -72,9 +72,10 @@ typedef struct ridge_tiles {
   float *query_rows, *query_lanes, *query_squares;
   float *sums; /* forward: [64][dvp] */
   /* backward */
-  float *matrix;         /* upper tiles of -2 dM; by panels */
-  float *kernels, *pair; /* [n][64]: kappa(K, Q), then ds; [n][128]: z and db, by panels */
-  float *turned, *work;  /* with `pair`: [128][64]; full: a tile */
+  float *matrix;         /* upper tiles of -2 dM; NULL if it comes from alpha and dV alone */
+  float *kernels, *pair; /* [n][64]: kappa(K, Q), then ds; with `matrix` [n][128]: z and db, or columns w of two panels */
+  float *turned, *work;  /* with `matrix`: [128][64]; full: a tile */
+  float *weights;        /* full, with has_dvariance: [128]: - D of the columns in `pair` */
   float *dout_rows, *dout_lanes, *dquery;
   float *dkeys, *dvalues, *key_sums;       /* [n][dp], [n][dvp], [n]: sums of dkappa kappa by key */
   float *query_sums, *distances;           /* [64]; [128]: sums by distance in a tile */
@@ -84,9 +85,9 @@ typedef struct ridge_tiles {
   double *apart_along;                     /* rbf: -sum of ds |x - y|^2 of such pairs of keys, by tile */
 } ridge_tiles;
 
-/* True if the backward computes dM panel by panel of queries, as it must when causal: queries have separate systems. Variances and
- * determinants have their own contributions to dM too. Otherwise dM comes from alpha and dV alone. */
-static inline bool ridge_by_panels(const hark_attention_desc *desc) {
+/* True if the backward sums dM in a triangle of its own: queries of causal attention have separate systems, and variances and determinants
+ * have contributions of full rank. Otherwise dM comes from alpha and dV alone. */
+static inline bool ridge_has_matrix(const hark_attention_desc *desc) {
   return desc->causal || desc->has_dvariance != 0 || desc->has_dlog_determinant != 0;
 }
 
