@@ -48,11 +48,11 @@ typedef struct hark_examples_settings {
   bool divides;         /* the fraction is requested: refused where there are validation files */
   int64_t length_limit; /* longer sequences are cut to their first length_limit tokens; 0: no limit */
   int32_t classes;      /* of text and pairs, whose files do not contain the number: labels are 0 .. classes - 1; 0: 2 */
+  hark_labels labels;   /* NONE only for files of format text: HARK_BAD_CONFIGURATION for folders and other formats */
   /* of format text, the members of JSON lines (json_lines.h) that are the text and the label; NULL or "": "text" and "label" */
   const char *text_field, *label_field;
   bool quoted;          /* of text and pairs: fields may be quoted as in CSV: "a ""word""" is a "word" */
   bool known;           /* a run has been trained on them: repeated files and copies in two splits are not refused */
-  hark_labels labels;   /* NONE only for files of format text: HARK_BAD_CONFIGURATION for folders and other formats */
   bool teaches_classes; /* a model will be trained on the classes: training examples of only one class are refused */
 } hark_examples_settings;
 
