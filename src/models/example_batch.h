@@ -1,7 +1,7 @@
 /* example_batch.h - examples packed one after the other in host memory, as a network reads them. data/examples/example_batches.h fills it.
  *
-  * Legend: P parts of an example, T tokens of the batch. A table has two parts, its rows of context and its queries. The context of all tables
- * comes first, then all queries, in the same order of tables.
+   * Legend: P parts of an example, T tokens of the batch. A table has two parts, its rows of context and its queries. The context of all
+ * tables comes first, then all queries, in the same order of tables.
  */
 #ifndef HARK_MODELS_EXAMPLE_BATCH_H
 #define HARK_MODELS_EXAMPLE_BATCH_H

@@ -117,8 +117,8 @@ void hark_network_destroy(hark_context *context, hark_network **network);
 HARK_MUST_CHECK hark_status hark_network_row_unit(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes,
                                                   int64_t *unit);
 
-/* One attention plan per block of the stack, of ahca's local blocks or of a regressor, whose head has one more; NULL for layers without one.
- * Destroyed with the same network. */
+/* One attention plan per block of the stack, of ahca's local blocks or of a regressor, whose head has one more; NULL for layers without
+ * one. Destroyed with the same network. */
 HARK_MUST_CHECK hark_status hark_network_plans_create(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes,
                                                       bool training, hark_attention_plan ***out);
 /* The same, for rectangular passes of at most these sizes. */

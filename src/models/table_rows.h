@@ -11,7 +11,7 @@
 
 #include "models/example_batch.h"
 
-/* Mean and deviation of a column; deviation 1 if it is constant, mean 0 if all values are missing. Of numbers first, first + stride, ..., `count` of them. */
+/* Mean and deviation of a column of `count` numbers, `stride` apart; deviation 1 if it is constant, mean 0 if all values are missing. */
 hark_column_scale hark_column_scale_of(const float *numbers, int64_t stride, int64_t count);
 
 /* Rows as a model reads them. */

@@ -1,6 +1,6 @@
-/* predict_tables.c - see predict_tables.h. Inputs are the columns of the context that are not targets, in the order of the file; the query has
- * columns of the same names, in any order. A model with more inputs gets columns of zeros for those that the tables lack, which have no
- * effect where columns are scaled.
+/* predict_tables.c - see predict_tables.h. Inputs are the columns of the context that are not targets, in the order of the file; the query
+ * has columns of the same names, in any order. A model with more inputs gets columns of zeros for those that the tables lack, which have
+ * no effect where columns are scaled.
  */
 #include "cli/predict/predict_tables.h"
 
