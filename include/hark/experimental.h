@@ -34,7 +34,11 @@ extern "C" {
   X(linear_ridge)                                                                                                                          \
   X(round_bf16)                                                                                                                            \
   X(linear_bf16)                                                                                                                           \
-  X(taken_offsets)
+  X(taken_offsets)                                                                                                                         \
+  X(noise_of_heads)                                                                                                                        \
+  X(posterior_mixture)                                                                                                                     \
+  X(gaussian_loss)                                                                                                                         \
+  X(gate_segments)
 HARK_EXPERIMENTAL_OPERATORS(HARK_OPERATOR_DECLARE)
 
 /* segment_slots: offsets of `slots` rows for every segment, C min(slots, length of the segment) of them with `fewer`. input offsets i64 [S
@@ -214,6 +218,28 @@ typedef struct hark_linear_ridge_attributes {
 /* linear_bf16: y[N,out] = x[N,in] W^T + b from numbers in bf16, sums in f32; inputs x bf16 [..., in], weight bf16 [out, in], bias [out]
  * (optional; y has its type, else f32). Gradients of x and weight are f32: dx = r(dy) W, dW = r(dy)^T x with r the rounding of round_bf16;
  * db = dy^T 1. Subnormal operands count as zeros, before they are rounded and after. No attributes. */
+
+/* noise_of_heads: y[0, h, n] = least + log(1 + exp(x[n, h])): noises of keys or queries for every head. input x [..., H], N rows; y [1, H,
+ * N]. */
+typedef struct hark_noise_of_heads_attributes {
+  double least; /* from 0 */
+} hark_noise_of_heads_attributes;
+
+/* gate_segments: y[n, :] = x[n, :] log(1 + exp(gate[s, :])), s the segment of row n; rows of no segment are 0. inputs x [..., D], gate [S,
+ * D], offsets i64 [S + 1]. No attributes. */
+
+/* posterior_mixture: the predictions of H Gaussian processes as one mean and variance, weighted by their evidences, with an unknown scale
+ * of the covariance (docs/mathematics/regressor.md). inputs, of M rows: mean [..., H R], variance, log_determinant [1, H, M] and quadratic
+ * [..., H R] of kernel_ridge_posterior, noise [1, H, M] of new observations, logit [..., H], prior [3] (log(a0 - 1), log b0, log t),
+ * query_offsets and key_offsets i64 [S + 1]. output [M, 2 R]: R means, then R logarithms of variances. H is at most
+ * HARK_POSTERIOR_MIXTURE_HEADS. No attributes. */
+#define HARK_POSTERIOR_MIXTURE_HEADS 64
+
+/* gaussian_loss: loss = weight sum (log 2 pi + v + (target - m)^2 exp(-v)) / 2. inputs prediction [..., 2 R] (R means m, then R logarithms
+ * of variances v) and target [..., R]; loss of rank 0. */
+typedef struct hark_gaussian_loss_attributes {
+  double weight;
+} hark_gaussian_loss_attributes;
 
 #ifdef __cplusplus
 }

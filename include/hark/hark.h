@@ -10,6 +10,7 @@
 #include "positional.h"
 #include "predictor.h"
 #include "random.h"
+#include "regressor.h"
 #include "status.h"
 #include "tape.h"
 #include "tensor.h"

@@ -213,7 +213,8 @@ typedef struct hark_attention_attributes {
 
 /* kernel_ridge: attention with normalisation CME as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv],
  * then, absent if the plan does not use them: log_ridge [H or 1] and log_sigma [H or 1], logarithms of the arguments of calls, log_kernel
- * [H or 1, T], noise [B, H, Lk]. output [B, Lq, H*dv]. Plan, descriptor and report are borrowed until the backward is done.
+ * [H or 1, T], noise [B, H, Lk], query_offsets and key_offsets (i64 [sequences + 1]). output [B, Lq, H*dv]. With offsets the batch is
+ * ragged, as for attention, and noise is [1, H, rows of key]. Plan, descriptor and report are borrowed until the backward is done.
  * kernel_ridge_posterior: the same with three more outputs, variance and log_determinant [B, H, Lq] and quadratic [B, Lq, H*dv] of
  * hark_attention_args, which also have gradients: the plan has has_dvariance, has_dlog_determinant and has_dquadratic, or is
  * forward_only. */

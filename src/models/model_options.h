@@ -51,6 +51,7 @@ typedef enum hark_stored {
 #define HARK_NEEDS_OF_CAPACITY HARK_NEEDS_AHCA ", model.ahca.depth capacity" HARK_NEEDS_DEEP
 #define HARK_NEEDS_LATENT "model.architecture latent"
 #define HARK_NEEDS_FINITE "model.architecture finite"
+#define HARK_NEEDS_REGRESSOR "model.architecture regressor"
 
 /* The table: X(member of hark_network_config and key after "model.", flags, type, default, range or words, subcommands, argument, help,
  *              needs, bond, stored, place).
@@ -64,7 +65,7 @@ typedef enum hark_stored {
     "decoder: predicts the next token from the previous tokens; encoder: predicts the class of an example, "                               \
     "with attention to all tokens; masked_encoder: predicts masked tokens; ahca: predicts classes, token "                                 \
     "labels, numbers or its own input, with compressed chunks; latent, finite: map sequences of real vectors "                             \
-    "to a real vector",                                                                                                                    \
+    "to a real vector; regressor: predicts rows of a table from other rows",                                                               \
     NULL, WEIGHTS, CHANGED, 2)                                                                                                             \
   X(layers, "layers", INT, "4", "[1, 10000]", HARK_FLAG_OF_TRAINING, NULL, "number of blocks", HARK_NEEDS_NOT_FINITE, WEIGHTS, ALWAYS, 1)  \
   X(heads, "heads", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, NULL, "attention heads of a block", HARK_NEEDS_NOT_FINITE, MEANING,     \
@@ -388,7 +389,15 @@ typedef enum hark_stored {
     WEIGHTS, GROUP, 1)                                                                                                                     \
   X(finite.ridge, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                               \
     "ridge of the regression; its initial value if the ridge is learned", HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)                            \
-  X(finite.ridge_learned, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "learn the ridge", HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)
+  X(finite.ridge_learned, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "learn the ridge", HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)  \
+  X(regressor.processes, "processes", INT, "8", "[1, 64]", HARK_FLAG_OF_TRAINING, NULL,                                                    \
+    "number of Gaussian processes whose predictions a regressor mixes, by their evidence", HARK_NEEDS_REGRESSOR, WEIGHTS, GROUP, 1)        \
+  X(regressor.features, "process-features", INT, "8", "[1, 65536]", HARK_FLAG_OF_TRAINING, NULL,                                           \
+    "number of features of a row that the kernel of a process compares", HARK_NEEDS_REGRESSOR, WEIGHTS, GROUP, 1)                          \
+  X(regressor.least_noise, NULL, FLOAT, "1e-4", "[1e-6, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                  \
+    "smallest variance of the noise, compared with a variance of 1 of the process", HARK_NEEDS_REGRESSOR, MEANING, GROUP, 1)               \
+  X(regressor.standardise, "standardise", BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                 \
+    "shift and scale every column of a table by its mean and standard deviation in the context", HARK_NEEDS_REGRESSOR, MEANING, GROUP, 1)
 
 /* What the data determine; it is in a model's file and in no configuration: X(member and key, type, range, stored, place). */
 #define HARK_MODEL_FACTS(X)                                                                                                                \

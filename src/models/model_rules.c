@@ -300,7 +300,7 @@ static bool no_attention_width(const hark_network_config *config, char *message)
 /* Only the local layers of ahca are computed again. */
 static bool recompute_of_blocks(const hark_network_config *config, char *message) {
   const bool local = config->architecture == HARK_ARCHITECTURE_AHCA && config->ahca.local_layers > 0;
-  return config->recompute && !local && (is_ahca_or_latent(config) || config->architecture == HARK_ARCHITECTURE_FINITE) &&
+  return config->recompute && !local && (is_ahca_or_latent(config) || hark_architecture_of(config->architecture)->predicts_vectors) &&
          hark_rule_violated(message, "model.recompute is for stacks of blocks, expected false with model.architecture %s%s",
                             name_of(config),
                             config->architecture == HARK_ARCHITECTURE_AHCA ? ", or model.ahca.local_layers of at least 1" : "");

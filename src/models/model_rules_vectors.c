@@ -10,8 +10,10 @@ static const hark_architecture *architecture_of(const hark_network_config *confi
 static bool is_latent(const hark_network_config *config) { return config->architecture == HARK_ARCHITECTURE_LATENT; }
 static bool is_single(const hark_network_config *config) { return is_latent(config) && config->latent.form == HARK_LATENT_FORM_SINGLE; }
 
-/* Only real vectors: latent and finite. */
+/* Only real vectors: latent, finite and regressor. */
 static bool reads_vectors(const hark_network_config *config) { return architecture_of(config)->predicts_vectors; }
+/* The networks of theorems: latent and finite. */
+static bool is_theoretical(const hark_network_config *config) { return reads_vectors(config) && !architecture_of(config)->reads_tables; }
 
 /* ---- vectors ---- */
 
@@ -34,10 +36,10 @@ static bool vectors_of_architecture(const hark_network_config *config, char *mes
                             architecture_of(config)->name);
 }
 
-/* ---- latent and finite ---- */
+/* ---- latent, finite and regressor ---- */
 
 static bool no_bias(const hark_network_config *config, char *message) {
-  return reads_vectors(config) && config->bias &&
+  return is_theoretical(config) && config->bias &&
          hark_rule_violated(message, "model.architecture %s has no biases, expected model.bias false", architecture_of(config)->name);
 }
 
@@ -63,12 +65,12 @@ static bool no_positional(const hark_network_config *config, char *message) {
 
 static bool dense_structure(const hark_network_config *config, char *message) {
   return reads_vectors(config) && !hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_DENSE) &&
-         hark_rule_violated(message, "model.architecture %s attends densely by softmax, expected model.attention.structure dense",
+         hark_rule_violated(message, "model.architecture %s attends densely, expected model.attention.structure dense",
                             architecture_of(config)->name);
 }
 
 static bool softmax_normalisation(const hark_network_config *config, char *message) {
-  return reads_vectors(config) && !hark_layer_choice_is(&config->attention.normalisation, HARK_NORMALISATION_SOFTMAX) &&
+  return is_theoretical(config) && !hark_layer_choice_is(&config->attention.normalisation, HARK_NORMALISATION_SOFTMAX) &&
          hark_rule_violated(message, "model.architecture %s attends densely by softmax, expected model.attention.normalisation softmax",
                             architecture_of(config)->name);
 }

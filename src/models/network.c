@@ -1,6 +1,8 @@
 /* network.c - see network.h. */
 #include "models/network.h"
+#include "models/regressor.h"
 
+#include <hark/experimental.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -96,8 +98,12 @@ hark_status hark_network_row_unit(hark_context *context, const hark_network *net
   return HARK_OK;
 }
 
-/* The number of a network's plans, and the blocks that have them; NULL: none has. */
+/* The number of blocks that have plans, and these blocks; NULL: none has. */
 static int64_t planned_blocks(const hark_network *network, const hark_block **blocks) {
+  if (network->regressor != NULL) {
+    *blocks = network->regressor->blocks;
+    return network->config.layers;
+  }
   *blocks = network->blocks != NULL ? network->blocks : network->local;
   return *blocks != NULL && *blocks == network->local ? network->config.ahca.local_layers : network->config.layers;
 }
@@ -108,22 +114,25 @@ hark_status hark_network_plans_create(hark_context *context, const hark_network 
   void *memory = NULL;
   const hark_block *blocks = NULL;
   const int64_t count = planned_blocks(network, &blocks);
-  HARK_TRY(hark_allocate_zero(context, (size_t)count * sizeof **out, &memory));
+  hark_status status = HARK_OK;
+  HARK_TRY(hark_allocate_zero(context, (size_t)(count + 1) * sizeof **out, &memory));
   hark_attention_plan **plans = memory;
   hark_pass_sizes own = *sizes;
   own.product_type = network->parameters.halves.type;
   for (int64_t layer = 0; blocks != NULL && layer < count; layer++) {
     const hark_self_attention_spec *const spec = &blocks[layer].attention.spec;
     if (sizes->cached && hark_self_attention_has_record(spec)) continue;
-    const hark_status status = hark_self_attention_plan(context, spec, network->parameters.type, &own, training, &plans[layer]);
-    if (status != HARK_OK) {
-      hark_fail_prefix(context, "layer %" PRId64 ": ", layer);
-      hark_network_plans_destroy(context, network, &plans);
-      return status;
-    }
+    status = hark_self_attention_plan(context, spec, network->parameters.type, &own, training, &plans[layer]);
+    if (status == HARK_OK) continue;
+    hark_fail_prefix(context, "layer %" PRId64 ": ", layer);
+    break;
   }
-  *out = plans;
-  return HARK_OK;
+  if (status == HARK_OK && network->regressor != NULL) status = hark_regressor_plan(context, network, &own, training, &plans[count]);
+  if (status == HARK_OK)
+    *out = plans;
+  else
+    hark_network_plans_destroy(context, network, &plans);
+  return status;
 }
 
 hark_status hark_network_plans_rectangular(hark_context *context, const hark_network *network, int64_t batch, int64_t queries, int64_t keys,
@@ -138,14 +147,20 @@ void hark_network_plans_destroy(hark_context *context, const hark_network *netwo
   *plans_pointer = NULL;
   const hark_block *blocks = NULL;
   const int64_t count = planned_blocks(network, &blocks);
-  for (int64_t layer = 0; layer < count; layer++) hark_attention_plan_destroy(context, &plans[layer]);
-  hark_release(context, plans, (size_t)count * sizeof *plans);
+  for (int64_t layer = 0; layer <= count; layer++) hark_attention_plan_destroy(context, &plans[layer]);
+  hark_release(context, plans, (size_t)(count + 1) * sizeof *plans);
 }
 
 hark_status hark_network_squared_error(hark_tape *tape, hark_value predictions, hark_value targets, double weight, hark_value *loss) {
   const hark_value inputs[] = {predictions, targets};
   const hark_squared_error_attributes attributes = {.weight = weight};
   return hark_tape_apply(tape, &hark_op_squared_error, &attributes, 2, inputs, 0, loss);
+}
+
+hark_status hark_network_gaussian_loss(hark_tape *tape, hark_value predictions, hark_value targets, double weight, hark_value *loss) {
+  const hark_value inputs[] = {predictions, targets};
+  const hark_gaussian_loss_attributes attributes = {.weight = weight};
+  return hark_tape_apply(tape, &hark_op_gaussian_loss, &attributes, 2, inputs, 0, loss);
 }
 
 hark_status hark_network_loss(hark_tape *tape, hark_value logits, hark_value targets, hark_target_loss how, hark_value *loss) {

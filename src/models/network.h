@@ -9,8 +9,8 @@
  * blocks.N.attention.{query,key,value,output,forget}.{weight,bias}, blocks.N.attention.{log_ridge,log_sigma} [heads],
  * blocks.N.feed_forward_norm.{weight,bias}, blocks.N.feed_forward.{gate,up,down}.{weight,bias},
  * positional.parameters or blocks.N.attention.positional.parameters [K, P],
- * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, and those of the architecture's head. The local
- * blocks of ahca are local.N with the same parts.
+  * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, and those of the architecture's head. The local
+ * blocks of ahca are local.N with the same parts. Regressors: regressor.h.
  */
 #ifndef HARK_MODELS_NETWORK_H
 #define HARK_MODELS_NETWORK_H
@@ -48,7 +48,16 @@ typedef struct hark_network {
   struct hark_ahca_layers *ahca;
   struct hark_latent_layers *latent;
   struct hark_finite_layers *finite;
+  struct hark_regressor_layers *regressor;
 } hark_network;
+
+/* Tables of a pass (regressor.h): T rows, of which C are context and the others queries. Rows of context come first, table after table;
+ * then the queries in the same order. Leaves of the tape. */
+typedef struct hark_network_tables {
+  int64_t count;                             /* tables, N */
+  hark_value context, targets, queries;      /* f32 [C, features], [C, responses], [T - C, features] */
+  hark_value context_offsets, query_offsets; /* i64 [N + 1]: rows of each table */
+} hark_network_tables;
 
 /* Terms that architectures add to the loss; each is a separate metric. */
 typedef enum hark_penalty { HARK_PENALTY_RATIO, HARK_PENALTY_PONDER, HARK_PENALTIES } hark_penalty;
@@ -56,8 +65,9 @@ typedef enum hark_penalty { HARK_PENALTY_RATIO, HARK_PENALTY_PONDER, HARK_PENALT
 /* The input of a pass. Rectangular: tokens [B, L], every row a sequence. Packed (hark_forward.packing): tokens [1, T], sequences one after
  * the other; `ranges` has the rows of each example. */
 typedef struct hark_network_input {
-  hark_value tokens;         /* i32 */
-  hark_value vectors;        /* f32 [1, T, features] of packed real vectors; 0: tokens */
+  hark_value tokens;                 /* i32 */
+  hark_value vectors;                /* f32 [1, T, features] of packed real vectors; 0: tokens */
+  const hark_network_tables *tables; /* of architectures that read tables, in place of all above and below it; NULL: none */
   const hark_tensor *ranges; /* i64 [N, parts, 2]: first row of a sequence and the row after its last; NULL: no results per example */
   double remaining;          /* fraction of the training that remains, 1 to 0; 0 in evaluation */
   double weight;             /* of a sequence in the terms that the architecture adds to the loss */
@@ -74,6 +84,7 @@ typedef struct hark_architecture {
   bool predicts_masked;    /* masked tokens of the input (data/corpora/masking.h) */
   bool predicts_classes; /* logits [N, classes] of examples if the configuration has classes; otherwise [B, L, V] or [1, T, V] of tokens */
   bool predicts_vectors; /* reads real vectors; its logits are numbers [N, responses] of examples */
+  bool reads_tables;     /* predicts_vectors, but of tables: a mean and a logarithm of a variance for every response of a query */
   bool may_read_vectors; /* the same if the configuration has features; otherwise it reads tokens */
   /* Refuses numbers of the architecture's own options that are out of range. NULL: it has none. Rules between options: model_rules.h. */
   hark_status (*check)(hark_context *context, const hark_network_config *config);
@@ -106,7 +117,8 @@ void hark_network_destroy(hark_context *context, hark_network **network);
 HARK_MUST_CHECK hark_status hark_network_row_unit(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes,
                                                   int64_t *unit);
 
-/* One attention plan per block of the stack, or of ahca's local blocks; NULL for layers without one. Destroyed with the same network. */
+/* One attention plan per block of the stack, of ahca's local blocks or of a regressor, whose head has one more; NULL for layers without
+ * one. Destroyed with the same network. */
 HARK_MUST_CHECK hark_status hark_network_plans_create(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes,
                                                       bool training, hark_attention_plan ***out);
 /* The same, for rectangular passes of at most these sizes. */
@@ -116,6 +128,9 @@ void hark_network_plans_destroy(hark_context *context, const hark_network *netwo
 
 /* Loss of predicted numbers [N, responses]: weight * sum of squared errors. Predictions and targets are not released. */
 HARK_MUST_CHECK hark_status hark_network_squared_error(hark_tape *tape, hark_value predictions, hark_value targets, double weight,
+                                                       hark_value *loss);
+/* Loss of predictions [N, 2 responses], means and logarithms of variances: weight * sum of -log densities. Neither is released. */
+HARK_MUST_CHECK hark_status hark_network_gaussian_loss(hark_tape *tape, hark_value predictions, hark_value targets, double weight,
                                                        hark_value *loss);
 /* How the loss of targets is computed, see cross_entropy. */
 typedef struct hark_target_loss {

@@ -9,6 +9,7 @@
 #include "core/string_list.h"
 #include "models/ahca_config.h"
 #include "models/latent_config.h"
+#include "models/regressor_config.h"
 #include "nn/attention_choice.h"
 #include "nn/rotary.h"
 #include "tokenizers/end_tokens.h"
@@ -20,9 +21,10 @@
   X(masked_encoder, MASKED_ENCODER)                                                                                                        \
   X(ahca, AHCA)                                                                                                                            \
   X(latent, LATENT)                                                                                                                        \
-  X(finite, FINITE)
+  X(finite, FINITE)                                                                                                                        \
+  X(regressor, REGRESSOR)
 
-#define HARK_ARCHITECTURE_WORDS "decoder|encoder|masked_encoder|ahca|latent|finite"
+#define HARK_ARCHITECTURE_WORDS "decoder|encoder|masked_encoder|ahca|latent|finite|regressor"
 typedef enum hark_architecture_kind {
 #define HARK_ARCHITECTURE_KIND(name, constant) HARK_ARCHITECTURE_##constant,
   HARK_ARCHITECTURES(HARK_ARCHITECTURE_KIND)
@@ -83,13 +85,14 @@ typedef struct hark_network_config {
   bool embedding_norm, pooler, normalise; /* the latter two of encoders */
   hark_rotary_choice rotary;
   hark_attention_choice attention;
-  hark_ahca_config ahca;     /* of architecture ahca */
-  hark_latent_config latent; /* of architecture latent */
-  hark_finite_config finite; /* of architecture finite */
+  hark_ahca_config ahca;           /* of architecture ahca */
+  hark_latent_config latent;       /* of architecture latent */
+  hark_finite_config finite;       /* of architecture finite */
+  hark_regressor_config regressor; /* of architecture regressor */
   /* What the data determine. */
   int64_t vocabulary;          /* tokens */
   int64_t classes, parts;      /* classes to predict; sequences per example, 0: 1 */
-  int64_t features, responses; /* of a real vector; numbers to predict per example */
+  int64_t features, responses; /* of a real vector; numbers to predict per example, or per query of a table */
   bool sentences;              /* texts begin with HARK_TOKEN_BEGIN and end with their line; networks do not use it */
   bool unreserved;             /* numbers of tokens are another program's: none is reserved. Networks do not use it */
   hark_end_tokens ends;        /* likewise */

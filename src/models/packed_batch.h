@@ -17,9 +17,10 @@ HARK_MUST_CHECK hark_status hark_tensor_make(hark_context *context, bool memory,
 /* The most that one pass can have. */
 typedef struct hark_packed_extents {
   int64_t examples, tokens;
-  int64_t parts;    /* sequences of an example */
-  int64_t features; /* of a real vector; 0: the model reads tokens */
-  bool types;       /* the model has token types */
+  int64_t parts;     /* sequences of an example */
+  int64_t features;  /* of a real vector; 0: the model reads tokens */
+  int64_t responses; /* targets of a row of a table; 0: no tables */
+  bool types;        /* the model has token types */
 } hark_packed_extents;
 
 typedef struct hark_packed_batch {
@@ -29,7 +30,12 @@ typedef struct hark_packed_batch {
   hark_tensor ranges;    /* i64 [examples, parts, 2] */
   hark_tensor types;     /* i32 [1, tokens] */
   hark_tensor vectors;   /* f32 [1, tokens, features] */
-  int64_t *segments;     /* host, [tokens] */
+  /* Of tables. */
+  hark_tensor targets;                        /* f32 [tokens, responses] */
+  hark_tensor context_offsets, query_offsets; /* i64 [examples + 1] */
+  hark_network_tables tables;                 /* of the latest pass */
+  hark_value asked;                           /* targets of the queries on its tape [T - C, responses] */
+  int64_t *segments;                          /* host, [tokens] */
   /* Of the latest pass. */
   hark_packing packing;
   hark_tensor positions_now, ranges_now, types_now;

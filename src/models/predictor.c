@@ -104,6 +104,9 @@ static hark_status take_options(hark_context *context, const hark_model *model, 
                      model->network->architecture->name);
   if (out->select != NULL && shape.selected == 0)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "predictor: a selection is decided, and the model selects no global tokens");
+  if (model->network->architecture->reads_tables)
+    return hark_fail(context, HARK_UNSUPPORTED, "predictor: models of architecture %s predict rows of tables, see hark/regressor.h",
+                     model->network->architecture->name);
   if (context->backend != model->backend)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "predictor: the context's backend is %s, the model's %s", context->backend->name,
                      model->backend->name);

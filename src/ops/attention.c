@@ -45,17 +45,9 @@ static bool is_ragged(const hark_tensor *inputs, int input_count) {
   return hark_has_input(inputs, input_count, INPUT_QUERY_OFFSETS) || hark_has_input(inputs, input_count, INPUT_KEY_OFFSETS);
 }
 
-/* Activations as [B, L, width]; those of a ragged batch, with any leading dimensions, as [1, rows, width]. */
-static hark_tensor activations(const hark_tensor *tensor, bool ragged) {
-  if (!ragged || !hark_present(tensor)) return *tensor;
-  const int64_t rows = hark_row_count(tensor), width = hark_row_length(tensor);
-  return (hark_tensor){
-      .data = tensor->data, .type = tensor->type, .rank = 3, .shape = {1, rows, width}, .stride = {rows * width, width, 1}};
-}
-
 /* Activations, contiguous, as [B, H, L, d]. */
 static hark_tensor split_heads(const hark_tensor *given, bool ragged, int64_t heads) {
-  const hark_tensor rows = activations(given, ragged);
+  const hark_tensor rows = hark_activations(given, ragged);
   return hark_split_heads(&rows, heads);
 }
 
@@ -112,8 +104,8 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
     return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: %s has %s, expected rank 3 without offsets", rules[i].name,
                      hark_shape_text(&inputs[i], text, sizeof text));
   }
-  const hark_tensor rows[] = {activations(&inputs[INPUT_QUERY], ragged), activations(&inputs[INPUT_KEY], ragged),
-                              activations(&inputs[INPUT_VALUE], ragged)};
+  const hark_tensor rows[] = {hark_activations(&inputs[INPUT_QUERY], ragged), hark_activations(&inputs[INPUT_KEY], ragged),
+                              hark_activations(&inputs[INPUT_VALUE], ragged)};
   const hark_tensor *query = &rows[INPUT_QUERY];
   hark_attention_place place;
   const hark_attention_plan *plan;
@@ -270,7 +262,7 @@ static bool sizes_of_call(const hark_attention_attributes *attributes, const har
   const hark_attention_source source = source_of(attributes);
   if (hark_attention_source_desc(NULL, &source, desc) != HARK_OK) return false;
   const bool ragged = is_ragged(inputs, input_count);
-  const hark_tensor query = activations(&inputs[INPUT_QUERY], ragged), key = activations(&inputs[INPUT_KEY], ragged);
+  const hark_tensor query = hark_activations(&inputs[INPUT_QUERY], ragged), key = hark_activations(&inputs[INPUT_KEY], ragged);
   desc->batch = query.shape[0];
   desc->query_length = query.shape[1];
   desc->key_length = key.shape[1];

@@ -165,6 +165,12 @@ static const hark_attribute of_chunk_bias[] = {
 static const hark_attribute of_ball[] = {
     USUAL(hark_ball_attributes, radius, F64, 1),
 };
+static const hark_attribute of_noise_of_heads[] = {
+    NUMBER(hark_noise_of_heads_attributes, least, F64),
+};
+static const hark_attribute of_gaussian_loss[] = {
+    USUAL(hark_gaussian_loss_attributes, weight, F64, 1),
+};
 static const hark_attribute of_linear_ridge[] = {
     NUMBER(hark_linear_ridge_attributes, ridge, F64),
     NUMBER(hark_linear_ridge_attributes, held_out, I64),
@@ -213,6 +219,8 @@ static const struct {
     ROWS(chunk_bias, of_chunk_bias),
     ROWS(ball, of_ball),
     ROWS(linear_ridge, of_linear_ridge),
+    ROWS(noise_of_heads, of_noise_of_heads),
+    ROWS(gaussian_loss, of_gaussian_loss),
 };
 
 const hark_attribute *hark_operator_attributes(const hark_operator *op, int *count) {

@@ -29,8 +29,12 @@ static const hark_attention_desc causal_desc =
 static const hark_attention_desc unit_desc =
     DESC(.batch = 1, .heads = 2, .query_length = 66, .key_length = 66, .head_dim = 4, .unit = true, .has_ridge = true);
 
+static const hark_attention_desc ragged_desc =
+    DESC(.batch = 1, .heads = 2, .query_length = 23, .key_length = 29, .head_dim = 3, .value_dim = 2, .kernel = HARK_KERNEL_RBF, .sigma = 1,
+         .has_noise = 1, .max_sequences = 3);
+
 static const hark_kernel_ridge_attributes one = {.desc = &one_desc}, plain = {.desc = &plain_desc}, causal = {.desc = &causal_desc},
-                                          unit = {.desc = &unit_desc};
+                                          unit = {.desc = &unit_desc}, ragged = {.desc = &ragged_desc};
 
 static const hark_sample samples[] = {
     {"one", &one, {{HARK_F32, 3, {1, 1, 1}, -1, 1}, {HARK_F32, 3, {1, 1, 1}, -1, 1}, {HARK_F32, 3, {1, 1, 1}, -1, 1}}},
@@ -47,6 +51,17 @@ static const hark_sample samples[] = {
     {"unit",
      &unit,
      {{HARK_F32, 3, {1, 66, 8}, -1, 1}, {HARK_F32, 3, {1, 66, 8}, -1, 1}, {HARK_F32, 3, {1, 66, 8}, -1, 1}, {HARK_F32, 1, {1}, 0, 1}}},
+    {"ragged",
+     &ragged,
+     {{HARK_F32, 2, {23, 6}, -1, 1},
+      {HARK_F32, 2, {29, 6}, -1, 1},
+      {HARK_F32, 2, {29, 4}, -1, 1},
+      {HARK_NONE, 0, {0}, 0, 0},
+      {HARK_NONE, 0, {0}, 0, 0},
+      {HARK_NONE, 0, {0}, 0, 0},
+      {HARK_F32, 3, {1, 2, 29}, 0.5, 1},
+      {HARK_I64, 1, {4}, 22, 0},
+      {HARK_I64, 1, {4}, 29, 1}}},
 };
 
 const hark_operator hark_op_kernel_ridge_posterior = {
@@ -59,7 +74,7 @@ const hark_operator hark_op_kernel_ridge_posterior = {
     .input_minimum = HARK_RIDGE_CALL_VALUE + 1,
     .input_maximum = HARK_RIDGE_CALL_INPUTS,
     .output_count = HARK_RIDGE_CALL_OUTPUTS,
-    .differentiable = (1u << HARK_RIDGE_CALL_INPUTS) - 1,
+    .differentiable = (1u << HARK_RIDGE_CALL_QUERY_OFFSETS) - 1,
     .backward_inputs = (1u << HARK_RIDGE_CALL_INPUTS) - 1,
     .infer = infer,
     .forward = hark_ridge_call_forward,

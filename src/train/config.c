@@ -35,6 +35,7 @@
 /* Conditions for the column `needs`. */
 #define CORPUS "data.format corpus"
 #define EXAMPLES "data.format !corpus"
+#define TABLES "model.architecture regressor"
 #define SUBWORDS CORPUS ", data.tokenizer subwords"
 #define PIECES CORPUS ", data.tokenizer subwords|byte_bpe"
 #define ADAFACTOR "train.optimiser adafactor"
@@ -69,6 +70,14 @@ static const hark_option options[] = {
      "member of JSON lines that contains the label", "data.format text"},
     {"data.quoted", "quoted", HARK_OPTION_BOOL, AT(data.quoted), "false", NULL, DATA, NULL,
      "fields may be quoted as in CSV; inside a quoted field, two double quotes are read as one", "data.format text|pairs"},
+    {"data.context_least", NULL, HARK_OPTION_INT, AT(data.context_least), "2", "[1, 16777216]", DATA, NULL,
+     "tables: smallest number of rows whose targets are given, the context of a sample", TABLES},
+    {"data.context_most", NULL, HARK_OPTION_INT, AT(data.context_most), "0", "[0, 16777216]", DATA, NULL,
+     "tables: largest number of rows of context; the number is drawn for every sample, uniform in its logarithm; 0: all rows but the "
+     "queries",
+     TABLES},
+    {"data.queries", NULL, HARK_OPTION_INT, AT(data.queries), "0", "[0, 16777216]", DATA, NULL,
+     "tables: number of rows whose targets are predicted; 0: all rows that are not context", TABLES},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords|byte_bpe|imported",
      TRAIN, NULL,
      "what a token is; in formats text and pairs, a byte; characters: a Unicode code point; subwords: a piece of a word, "
@@ -175,10 +184,10 @@ static const hark_option options[] = {
      "gradients with a larger global norm are scaled down to this norm; 0: no clipping", NULL},
     {"train.label_smoothing", NULL, HARK_OPTION_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", TRAIN, NULL,
      "label smoothing: fraction of the probability of the target that is spread over all tokens",
-     "model.architecture !latent|finite, data.format !vectors"},
+     "model.architecture !latent|finite|regressor, data.format !vectors"},
     {"train.z_loss", NULL, HARK_OPTION_FLOAT, AT(train.z_loss), "0", "[0, inf)", TRAIN, NULL,
      "weight of the term (log sum exp(logits))^2, which is added to the loss of every target (z-loss, arXiv 2204.02311); 1e-4 is usual",
-     "model.architecture !latent|finite, data.format !vectors"},
+     "model.architecture !latent|finite|regressor, data.format !vectors"},
     {"train.evaluate_every", "evaluate-every", HARK_OPTION_INT, AT(train.evaluate_every), "250", "[0, inf)", TRAIN, NULL,
      "steps between evaluations on the validation text; 0: at the end only", NULL},
     {"train.checkpoint_every", "checkpoint-every", HARK_OPTION_INT, AT(train.checkpoint_every), "500", "[0, inf)", TRAIN, NULL,
@@ -265,6 +274,7 @@ static const hark_option_section sections[] = {
     {"model.ahca", "Compressed chunks"},
     {"model.latent", "Latent-variable networks"},
     {"model.finite", "Finite-dimensional networks"},
+    {"model.regressor", "Regressors"},
     {"model.attention", "Attention"}, /* a list with one entry per layer would be accepted where the YAML walk opens this section */
     {"data", "Data"},
     {"data.subwords", "Sub-words"},
@@ -454,6 +464,7 @@ static void settle_vectors(const hark_options *set, hark_config *config) {
   const bool latent = config->model.architecture == HARK_ARCHITECTURE_LATENT;
   if (!hark_architecture_of(config->model.architecture)->predicts_vectors) return;
   if (is_open(set, "model.positions")) config->model.positions = HARK_POSITIONS_NONE;
+  if (hark_architecture_of(config->model.architecture)->reads_tables) return;
   if (is_open(set, "model.activation")) config->model.activation = HARK_ACTIVATION_RELU;
   if (!latent) return;
   if (hark_options_source(set, "model.attention.kernel") == HARK_SOURCE_DEFAULT) config->model.attention.kernel = HARK_KERNEL_RBF;
@@ -464,9 +475,14 @@ static void settle_vectors(const hark_options *set, hark_config *config) {
 /* Real vectors and the models that read them. */
 static hark_status check_vectors(hark_context *context, hark_options *set, const hark_config *config) {
   const hark_architecture *const architecture = hark_architecture_of(config->model.architecture);
-  const bool named = strcmp(hark_config_format(config), "vectors") == 0;
+  const char *const format = architecture->reads_tables ? "tables" : "vectors";
+  const bool vectors = strcmp(hark_config_format(config), "vectors") == 0, tables = strcmp(hark_config_format(config), "tables") == 0;
+  const bool named = architecture->reads_tables ? tables : vectors;
   if (architecture->predicts_vectors && !named && (!hark_config_has_examples(config) || hark_config_format(config)[0] != '\0'))
-    return hark_options_complain(context, set, "model.architecture data.format", "%s reads real vectors, expected data.format: vectors",
+    return hark_options_complain(context, set, "model.architecture data.format", "%s reads %s, expected data.format: %s",
+                                 architecture->name, architecture->reads_tables ? "tables" : "real vectors", format);
+  if (tables && !architecture->reads_tables)
+    return hark_options_complain(context, set, "model.architecture data.format", "tables are for architecture regressor, not for %s",
                                  architecture->name);
   if (!architecture->predicts_vectors && !architecture->may_read_vectors && named)
     return hark_options_complain(context, set, "model.architecture data.format",

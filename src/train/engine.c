@@ -182,6 +182,12 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   hark_tape_set_recording(engine->tape, forward->training);
   HARK_TRY(hark_packed_batch_begin(&packing->read, batch, forward, &input));
   *predicted = 0;
+  if (engine->task.tables) {
+    HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, predicted));
+    HARK_TRY(hark_network_gaussian_loss(engine->tape, *predicted, packing->read.asked, weight, loss));
+    engine->total = *loss;
+    return HARK_OK;
+  }
   if (hark_engine_has_vectors(engine)) {
     const hark_tensor numbers = hark_tensor_front(&packing->responses, 2, responses);
     HARK_TRY(hark_tape_leaf(engine->tape, &numbers, NULL, &target));
@@ -223,8 +229,9 @@ static hark_status evaluation_packed_pass(hark_context *context, hark_engine *en
 
 /* Measures a step of the most examples with `tokens` tokens. */
 static hark_status measure_packed(hark_context *context, hark_engine *engine, int64_t tokens) {
-  const hark_example_batch most = {
+  hark_example_batch most = {
       .rows = engine->packing->read.most.examples, .tokens = tokens, .longest = hark_min(tokens, engine->network->config.context)};
+  if (engine->task.tables) most.context_rows = tokens / 2; /* each part may be a whole table */
   hark_value loss = 0, predicted = 0;
   HARK_TRY(evaluation_packed_pass(context, engine, &most, &loss, &predicted));
   return engine->training ? training_packed_pass(context, engine, &most, 0, 1, &loss, &predicted) : HARK_OK;
@@ -372,6 +379,7 @@ static hark_status write_examples(hark_context *context, hark_engine *engine, co
   hark_engine_packing *packing = engine->packing;
   if (packing == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: examples given, expected windows of a text");
   HARK_TRY(hark_packed_batch_write(context, &packing->read, batch));
+  if (engine->task.tables) return HARK_OK;
   if (hark_engine_has_vectors(engine)) {
     const size_t responses = (size_t)(batch->rows * engine->task.responses);
     return hark_backend_write(context, packing->responses.data, batch->responses, responses * sizeof *batch->responses);
@@ -384,10 +392,28 @@ static hark_status write_examples(hark_context *context, hark_engine *engine, co
   return hark_backend_write(context, engine->targets.data, targets, (size_t)count * sizeof *targets);
 }
 
-static hark_status read_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_value loss,
-                                 hark_value predicted, hark_pass_result *result) {
+/* Sums over the predictions of tables, in the units of their targets; the loss is theirs too. */
+static hark_status read_tables(hark_context *context, hark_engine *engine, const hark_example_batch *batch, double weight,
+                               hark_value predicted, hark_pass_result *result) {
+  const int64_t responses = engine->task.responses;
+  float *const numbers = engine->packing->numbers;
+  HARK_TRY(hark_tensor_read(context, hark_tape_tensor(engine->tape, predicted), numbers));
+  for (int64_t table = 0; table < batch->rows; table++)
+    for (int64_t row = batch->ranges[4 * table + 2]; row < batch->ranges[4 * table + 3]; row++)
+      for (int64_t r = 0; r < responses; r++) {
+        const float *const prediction = numbers + 2 * (row - batch->context_rows) * responses + r;
+        hark_table_sums_add(&batch->scales[table * responses + r], batch->responses[row * responses + r], prediction[0],
+                            prediction[responses], &result->tables);
+      }
+  result->loss = weight * result->tables.loss;
+  return HARK_OK;
+}
+
+static hark_status read_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch, double weight,
+                                 hark_value loss, hark_value predicted, hark_pass_result *result) {
   int32_t *const likeliest = engine->packing->predicted;
   HARK_TRY(read_loss(context, engine, loss, &result->loss));
+  if (engine->task.tables) return read_tables(context, engine, batch, weight, predicted, result);
   if (predicted == 0) return HARK_OK; /* predictions of vectors are not classes */
   HARK_TRY(hark_tensor_read(context, hark_tape_tensor(engine->tape, predicted), likeliest));
   hark_engine_rows_spread(&engine->rows, batch->tokens, likeliest);
@@ -403,7 +429,7 @@ hark_status hark_engine_train_examples(hark_context *context, hark_engine *engin
   HARK_TRY(hark_gradient_sum_open(context, &engine->sum));
   HARK_TRY(training_packed_pass(context, engine, batch, micro_step, weight, &loss, &predicted));
   HARK_TRY(hark_gradient_sum_close(context, &engine->sum));
-  HARK_TRY(read_examples(context, engine, batch, loss, predicted, result));
+  HARK_TRY(read_examples(context, engine, batch, weight, loss, predicted, result));
   return read_parts(context, engine, result->loss);
 }
 
@@ -416,7 +442,7 @@ hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *en
   *predicted_rows = engine->packing->predicted;
   if (engine->statistics != NULL)
     HARK_TRY(hark_ahca_statistics_add(context, engine->tape, &engine->trace, batch->tokens, engine->statistics));
-  return read_examples(context, engine, batch, loss, predicted, result);
+  return read_examples(context, engine, batch, 1, loss, predicted, result);
 }
 
 hark_status hark_engine_outputs(hark_context *context, const hark_engine *engine, int64_t first, int64_t count, float *out) {

@@ -19,6 +19,7 @@
 #include "train/moment_share.h"
 #include "train/moments.h"
 #include "train/schedule.h"
+#include "train/table_baselines.h"
 
 /* What the data determine. */
 typedef struct hark_learning_task {
@@ -26,7 +27,8 @@ typedef struct hark_learning_task {
   int32_t classes;             /* 0: targets are tokens */
   int parts;                   /* sequences of an example; 0: windows of a text, in rectangular batches */
   int64_t sequences;           /* of packed sentences: the largest number in a window; 0: parts */
-  int64_t features, responses; /* of real vectors; 0: tokens */
+  int64_t features, responses; /* of real vectors, or of rows of tables; 0: tokens */
+  bool tables;                 /* examples are tables; responses belong to every row */
   int64_t targets;             /* the most targets at tokens of an example; 0: at every token */
   hark_end_tokens ends;        /* of an imported tokenizer */
 } hark_learning_task;
@@ -44,7 +46,8 @@ const char *hark_loss_term_name(hark_loss_term term);
 /* Packed examples: the input of a pass, except targets that are not vectors. Absent with rectangular batches. */
 typedef struct hark_engine_packing {
   hark_packed_batch read;
-  hark_tensor responses; /* f32 [rows, responses] */
+  hark_tensor responses; /* f32 [rows, responses]; of tables they are in `read` */
+  float *numbers;        /* host, [tokens, 2 responses], of tables: means and logarithms of variances of the last pass's queries */
   int32_t *predicted;    /* host, [tokens], of the last pass: the most likely number of every row, -1 without logits; 0 for vectors */
 } hark_engine_packing;
 
@@ -129,8 +132,9 @@ HARK_MUST_CHECK hark_status hark_engine_micro_batch(hark_context *context, hark_
 
 /* The result of a pass over packed examples. */
 typedef struct hark_pass_result {
-  double loss;     /* in training without the other terms of engine->parts */
-  int64_t correct; /* targets that are the most likely */
+  double loss;            /* in training without the other terms of engine->parts */
+  int64_t correct;        /* targets that are the most likely */
+  hark_table_sums tables; /* of tables */
 } hark_pass_result;
 
 /* hark_engine_micro_batch() with packed examples. */

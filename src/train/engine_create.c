@@ -56,6 +56,10 @@ static hark_status freeze_parameters(hark_context *context, hark_engine *engine)
 
 static size_t predicted_bytes(const hark_engine_packing *packing) { return (size_t)packing->read.most.tokens * sizeof *packing->predicted; }
 
+static size_t number_bytes(const hark_engine_packing *packing) {
+  return (size_t)(2 * packing->read.most.tokens * packing->read.most.responses) * sizeof *packing->numbers;
+}
+
 /* Makes the memory for packed examples. */
 static hark_status build_packing(hark_context *context, hark_engine *engine, bool memory) {
   void *allocated = NULL;
@@ -66,18 +70,24 @@ static hark_status build_packing(hark_context *context, hark_engine *engine, boo
                                     .tokens = rows * engine->task.parts * engine->network->config.context,
                                     .parts = engine->task.parts,
                                     .features = engine->task.features,
+                                    .responses = engine->task.tables ? engine->task.responses : 0,
                                     .types = engine->network->config.token_types > 0};
   HARK_TRY(hark_packed_batch_create(context, &most, memory, &packing->read));
-  if (hark_engine_has_vectors(engine)) HARK_TRY(hark_tensor_make(context, memory, HARK_F32, 2, responses, &packing->responses));
+  if (hark_engine_has_vectors(engine) && !engine->task.tables)
+    HARK_TRY(hark_tensor_make(context, memory, HARK_F32, 2, responses, &packing->responses));
   if (!memory) return HARK_OK;
   HARK_TRY(hark_allocate(context, predicted_bytes(packing), &allocated));
   packing->predicted = allocated;
+  if (!engine->task.tables) return HARK_OK;
+  HARK_TRY(hark_allocate(context, number_bytes(packing), &allocated));
+  packing->numbers = allocated;
   return HARK_OK;
 }
 
 static void destroy_packing(hark_context *context, hark_engine_packing *packing) {
   if (packing == NULL) return;
   if (packing->predicted != NULL) hark_release(context, packing->predicted, predicted_bytes(packing));
+  if (packing->numbers != NULL) hark_release(context, packing->numbers, number_bytes(packing));
   hark_packed_batch_destroy(context, &packing->read);
   hark_tensor_destroy(context, &packing->responses);
   hark_release(context, packing, sizeof *packing);

@@ -14,7 +14,8 @@ typedef struct hark_example_room {
 /* Maximum sizes of a batch. */
 typedef struct hark_example_extents {
   int64_t rows, parts, longest; /* examples; sequences per example; tokens per sequence, including the class token */
-  int64_t features, responses;  /* of format vectors; else 0 */
+  int64_t features, responses;  /* of formats vectors and tables; else 0 */
+  bool tables;                  /* every row has responses */
 } hark_example_extents;
 /* Bytes of the memory of such a batch. */
 size_t hark_example_room_bytes(const hark_example_extents *extents);
@@ -27,10 +28,18 @@ void hark_example_room_close(hark_context *context, hark_example_room *room);
 /* Settings of a split's samples from the run's configuration; an evaluation uses sequential order. */
 hark_example_batches_settings hark_example_settings(const hark_config *config, hark_split split, bool evaluation);
 
+/* Predictors of tables, and their means per target. The baselines: table_baselines.h. */
+enum { HARK_TABLE_MODEL, HARK_TABLE_LINEAR, HARK_TABLE_MEAN, HARK_TABLE_PREDICTORS };
+typedef struct hark_table_result {
+  double loss, root_mean_square; /* nats; root of the mean squared error */
+  double coverage;               /* fraction of targets within the interval of 90 % */
+} hark_table_result;
+
 typedef struct hark_examples_result {
   double loss; /* nats per target; of vectors the squared error per example; NaN where there are no targets */
   int64_t examples, tokens, targets, correct;
   bool complete;
+  hark_table_result tables[HARK_TABLE_PREDICTORS]; /* of tables, else zeros */
 } hark_examples_result;
 
 /* Evaluates every example of the batches' split once, in batches of train.batch. `confusion` (may be NULL) is the confusion matrix

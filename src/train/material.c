@@ -59,10 +59,17 @@ hark_status hark_material_examples(hark_context *context, const hark_config *con
 
 hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples) {
   const bool classes = hark_examples_target_kind(examples) == HARK_TARGET_CLASS && !hides(config) && !hark_config_reconstructs(config);
+  const int32_t responses = hark_examples_responses(examples);
+  if (hark_examples_target_kind(examples) == HARK_TARGET_ROWS)
+    return (hark_learning_task){.vocabulary = hark_examples_vocabulary_size(examples),
+                                .features = 2 * (hark_examples_features(examples) - responses),
+                                .responses = responses,
+                                .parts = 2,
+                                .tables = true};
   return (hark_learning_task){.vocabulary = hark_examples_vocabulary_size(examples),
                               .classes = classes ? hark_examples_classes(examples) : 0,
                               .features = hark_examples_features(examples),
-                              .responses = hark_examples_responses(examples),
+                              .responses = responses,
                               .targets = hark_config_reconstructs(config) || hides(config) ? 0 : hark_examples_most_targets(examples),
                               .parts = hark_examples_parts(examples)};
 }
@@ -182,7 +189,8 @@ size_t hark_material_room_bytes(const hark_config *config, const hark_learning_t
                                         .parts = task->parts,
                                         .longest = hark_encoder_rows((hark_pooling)config->model.pooling, length),
                                         .features = task->features,
-                                        .responses = task->responses};
+                                        .responses = task->responses,
+                                        .tables = task->tables};
   return hark_example_room_bytes(&extents);
 }
 

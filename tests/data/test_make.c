@@ -373,6 +373,7 @@ static const made_task small_tasks[] = {
     {.name = "maps", .seed = 1, .examples = {40, 8, 8}, .options = {"length", "45"}},
     {.name = "runs", .seed = 1, .examples = {40, 8, 8}, .options = {"length", "41"}},
     {.name = "periodic-text", .seed = 1, .examples = {40, 8, 8}, .options = {"tokens", "33"}},
+    {.name = "regression-tasks", .seed = 1, .examples = {40, 8, 8}, .options = {"tokens", "9", "covariates", "2", "function", "mixed"}},
 };
 enum { TASKS = sizeof small_tasks / sizeof small_tasks[0] };
 
@@ -407,7 +408,7 @@ static uint64_t sum_of(const task_place *f, const char *name) {
 /* The tokens of an example, or for vectors the bits of their numbers. Returns how many. */
 static int64_t read_any(const task_place *f, const hark_examples *e, hark_split split, int64_t i, int32_t *out) {
   const int64_t length = hark_examples_length(e, split, i, 0), features = hark_examples_features(e);
-  float numbers[2048], responses[4];
+  float numbers[2048], responses[4] = {0}; /* those of tables are among the numbers */
   if (features == 0) {
     assert_fine(f->context, hark_examples_read(f->context, e, split, i, 0, out));
     return length;

@@ -61,7 +61,7 @@ static float target_number(int i) { return -(float)i; }
 static const char *own_vectors(const task_place *f) {
   enum { RECORD = LENGTH * FEATURES + RESPONSES };
   unsigned char bytes[HARK_VECTORS_HEADER_BYTES + EXAMPLES * RECORD * sizeof(float)];
-  hark_vectors_header(LENGTH, FEATURES, RESPONSES, EXAMPLES, bytes);
+  hark_vectors_header(HARK_VECTORS_MAGIC, LENGTH, FEATURES, RESPONSES, EXAMPLES, bytes);
   for (int i = 0; i < EXAMPLES * RECORD; i++) {
     const int example = i / RECORD, at = i % RECORD;
     const float number = at < LENGTH * FEATURES ? token_number(example * LENGTH * FEATURES + at) : target_number(example);

@@ -14,7 +14,7 @@ enum { LENGTH = 3, FEATURES = 2, RESPONSES = 2, COUNT = 5, RECORD = LENGTH * FEA
 
 /* Number i of record n is 16 n + i. */
 static size_t fill(unsigned char *bytes) {
-  hark_vectors_header(LENGTH, FEATURES, RESPONSES, COUNT, bytes);
+  hark_vectors_header(HARK_VECTORS_MAGIC, LENGTH, FEATURES, RESPONSES, COUNT, bytes);
   for (int i = 0; i < COUNT * RECORD; i++) {
     const float number = (float)(i / RECORD * 16 + i % RECORD);
     memcpy(bytes + HARK_VECTORS_HEADER_BYTES + (size_t)i * sizeof number, &number, sizeof number);

@@ -388,7 +388,7 @@ static void make_examples(void) {
   for (int i = 1; i < 3073; i++) records[i] = (unsigned char)i;
   records[3073] = 9;
   unsigned char vectors[HARK_VECTORS_HEADER_BYTES + 2 * 5 * sizeof(float)] = {0};
-  hark_vectors_header(2, 2, 1, 2, vectors);
+  hark_vectors_header(HARK_VECTORS_MAGIC, 2, 2, 1, 2, vectors);
   for (size_t i = HARK_VECTORS_HEADER_BYTES + 3; i < sizeof vectors; i += sizeof(float)) vectors[i] = (unsigned char)(0x3c + i % 3);
   put_texts("examples", texts, COUNT(texts));
   put("examples", "images", images, sizeof images);

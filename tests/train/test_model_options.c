@@ -172,10 +172,10 @@ static void fit_rest(void) {
   } sizes[] = {{"model.layers", "2"},         {"model.heads", "2"},         {"model.width", "16"},
                {"model.context", "8"},        {"model.ahca.selected", "2"}, {"model.ahca.secondary_slots", "8"},
                {"model.ahca.chunk_size", "4"}};
-  const bool vectors = hark_architecture_of(config.model.architecture)->predicts_vectors;
+  const hark_architecture *const architecture = hark_architecture_of(config.model.architecture);
   const bool text = config.model.architecture == HARK_ARCHITECTURE_DECODER || config.model.architecture == HARK_ARCHITECTURE_MASKED_ENCODER;
   if (config.model.latent.form == HARK_LATENT_FORM_SINGLE) set("model.layers", "1");
-  if (!text) set("data.format", vectors ? "vectors" : "listops");
+  if (!text) set("data.format", architecture->reads_tables ? "tables" : architecture->predicts_vectors ? "vectors" : "listops");
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     if (!is_given(sizes[i].name) && hark_options_has_effect(options, sizes[i].name)) set(sizes[i].name, sizes[i].value);
   if (config.model.rotary.scaling != HARK_ROTARY_AS_TRAINED && !is_given("model.rotary.scaling_factor"))
@@ -197,6 +197,7 @@ static hark_learning_task task_of(void) {
   if (architecture->predicts_vectors) {
     task.features = FEATURES;
     task.responses = RESPONSES;
+    task.tables = architecture->reads_tables;
   }
   if (architecture->predicts_classes && head != HARK_AHCA_HEAD_LABELS && head != HARK_AHCA_HEAD_RECONSTRUCTION) task.classes = CLASSES;
   if (hark_config_has_examples(&config)) task.parts = 1;

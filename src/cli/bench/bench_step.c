@@ -272,6 +272,16 @@ static hark_status make_windows(hark_context *context, step_work *work, int32_t 
   return HARK_OK;
 }
 
+/* Tables with as many rows of context as queries. */
+static void make_tables(hark_example_batch *batch, const hark_learning_task *task, int64_t rows) {
+  batch->context_rows = batch->real = batch->rows * rows;
+  for (int64_t table = 0; table < batch->rows; table++)
+    for (int64_t i = 0; i < 4; i++) batch->ranges[4 * table + i] = i / 2 * batch->context_rows + (table + i % 2) * rows;
+  for (int64_t i = 0; i < batch->tokens; i++) batch->segments[i] = i % batch->context_rows / rows * 2 + i / batch->context_rows;
+  for (int64_t i = 0; i < batch->tokens * task->responses; i++) batch->responses[i] = (float)random_below((uint64_t)i, 256) / 256;
+  for (int64_t i = 0; i < batch->rows * task->responses; i++) batch->scales[i] = (hark_column_scale){0, 1};
+}
+
 /* Random examples of the full length. */
 static hark_status make_examples(hark_context *context, step_work *work, const hark_learning_task *task) {
   const hark_example_batches_settings settings = hark_example_settings(work->config, HARK_SPLIT_TRAINING, true);
@@ -280,7 +290,8 @@ static hark_status make_examples(hark_context *context, step_work *work, const h
                                         .parts = task->parts,
                                         .longest = longest,
                                         .features = task->features,
-                                        .responses = task->responses};
+                                        .responses = task->responses,
+                                        .tables = task->tables};
   HARK_TRY(hark_example_room_make(context, &extents, &work->room));
   hark_example_batch *batch = &work->room.batch;
   batch->rows = work->config->train.batch;
@@ -296,6 +307,7 @@ static hark_status make_examples(hark_context *context, step_work *work, const h
   for (int64_t i = 0; i < batch->rows * task->responses; i++) batch->responses[i] = (float)random_below((uint64_t)i, 256) / 256;
   for (int64_t i = 0; i < 2 * batch->rows * task->parts; i++) batch->ranges[i] = (i + 1) / 2 * longest;
   batch->real = task->classes > 0 ? batch->rows : batch->tokens;
+  if (task->tables) make_tables(batch, task, longest);
   if (masks(work, task->vocabulary)) {
     const hark_masking masking = hark_config_masking(work->config, task->vocabulary, HARK_MASKING_TRAINING);
     hark_example_batch_mask(&masking, 0, task->parts, batch);
@@ -320,6 +332,8 @@ hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, 
       task.classes = 0;
       task.features = config->model.width;
       task.responses = 1;
+      task.tables = hark_architecture_of(config->model.architecture)->reads_tables;
+      if (task.tables) task.parts = 2;
     }
   } else if (hark_config_reconstructs(config)) {
     task.parts = 1;

@@ -20,6 +20,7 @@ typedef struct measurement {
   int64_t classes, *confusion; /* [classes, classes]; NULL: there are none, or too many */
   int64_t majority;            /* examples of the most frequent class */
   bool vectors;                /* numbers are predicted, which are neither correct nor incorrect */
+  bool tables;                 /* the same for rows of tables */
   hark_examples_result result;
   hark_ahca_statistics statistics; /* zeros: the model has none */
   double seconds;
@@ -50,6 +51,31 @@ static hark_status count_majority(hark_context *context, measurement *m) {
   return HARK_OK;
 }
 
+/* Names of predictors of tables in text and JSON. */
+static const char *const predictors[HARK_TABLE_PREDICTORS][2] = {
+    {"model", "model"}, {"linear regression baseline", "linear"}, {"mean of the context baseline", "mean"}};
+
+static void print_predictors(const hark_examples_result *r, hark_text *text) {
+  for (int i = 0; i < HARK_TABLE_PREDICTORS; i++) {
+    hark_text_append(text, ", \"%s\": {\"loss\": ", predictors[i][1]);
+    hark_json_append_number(text, r->tables[i].loss);
+    hark_text_append(text, ", \"root_mean_square_error\": ");
+    hark_json_append_number(text, r->tables[i].root_mean_square);
+    hark_text_append(text, ", \"coverage_90\": ");
+    hark_json_append_number(text, r->tables[i].coverage);
+    hark_text_append(text, "}");
+  }
+}
+
+static void print_tables(const measurement *m, hark_text *text) {
+  const hark_examples_result *r = &m->result;
+  hark_text_append(text, ": %" PRId64 " tables, %" PRId64 " predicted rows in %.1f s\n%-30s %12s %12s %18s\n", r->examples, r->targets,
+                   m->seconds, "", "nats", "RMSE", "in 90 % intervals");
+  for (int i = 0; i < HARK_TABLE_PREDICTORS; i++)
+    hark_text_append(text, "%-30s %12.4f %12.6g %16.2f %%\n", predictors[i][0], r->tables[i].loss, r->tables[i].root_mean_square,
+                     100 * r->tables[i].coverage);
+}
+
 static void print_json(const measurement *m, const hark_opened_run *opened, const char *exchanged, hark_text *text) {
   const hark_examples_result *r = &m->result;
   hark_text_append(text, "{");
@@ -58,7 +84,9 @@ static void print_json(const measurement *m, const hark_opened_run *opened, cons
   hark_json_append_string(text, opened->checkpoint);
   hark_text_append(text, ", \"part\": \"%s\", \"loss\": ", hark_run_examples_part(&m->own));
   hark_json_append_number(text, r->loss);
-  if (m->vectors) {
+  if (m->tables) {
+    print_predictors(r, text);
+  } else if (m->vectors) {
     hark_text_append(text, ", \"squared_error\": ");
     hark_json_append_number(text, r->loss);
   } else {
@@ -106,6 +134,12 @@ static void print_confusion(const measurement *m, hark_text *text) {
 static void print(const measurement *m, const hark_opened_run *opened, const char *exchanged, hark_text *text) {
   const hark_examples_result *r = &m->result;
   hark_text_append_shown(text, opened->run.path);
+  if (m->tables) {
+    hark_text_append(text, ", %s, %s", opened->checkpoint, hark_run_examples_part(&m->own));
+    print_tables(m, text);
+    if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
+    return;
+  }
   if (m->vectors) {
     hark_text_append(text, ", %s: %s squared error %.6f per example; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
                      opened->checkpoint, hark_run_examples_part(&m->own), r->loss, r->examples, r->tokens, m->seconds);
@@ -134,6 +168,7 @@ static hark_status open_examples(hark_invocation *call, const hark_config *confi
   const hark_learning_task task = hark_material_task_of(config, m->own.examples);
   m->classes = task.classes;
   m->vectors = task.features > 0;
+  m->tables = task.tables;
   if (m->classes > 0) HARK_TRY(count_majority(call->context, m));
   if (m->classes == 0 || m->classes > TABLE_CLASSES) return HARK_OK;
   void *memory = NULL;

@@ -1,9 +1,12 @@
 /* predict.c - hark predict: what a trained model predicts for examples, a row for each. */
 #include "cli/predict/predict_examples.h"
+#include "cli/predict/predict_tables.h"
 #include "cli/run_examples.h"
 
 typedef struct predict_values {
   const char *checkpoint, *output;
+  const char *context, *query, *target; /* of regressors */
+  double interval;
   int part, tokens;
   bool unlabelled;
   int64_t limit;
@@ -20,6 +23,14 @@ static const hark_option options[] = {
     {"limit", "limit", HARK_OPTION_INT, AT(limit), "0", "[0, inf)", NULL, "N", "only the first N examples; 0: all", NULL},
     {"tokens", "tokens", HARK_OPTION_ENUM, AT(tokens), "targets", "targets|all", NULL, NULL,
      "rows of models that predict tokens; targets: for tokens with a target; all: for every token", NULL},
+    {"context_table", "context-table", HARK_OPTION_STRING, AT(context), "", NULL, NULL, "FILE",
+     "regressors: table in CSV whose rows have known targets", "query given"},
+    {"query", "query", HARK_OPTION_STRING, AT(query), "", NULL, NULL, "FILE",
+     "regressors: table in CSV with the same columns, whose targets are predicted; it may have the targets, too", "context_table given"},
+    {"target", "target", HARK_OPTION_STRING, AT(target), "", NULL, NULL, "NAME,...",
+     "regressors: columns that are predicted; all other columns of the context are inputs", "query given"},
+    {"interval", "interval", HARK_OPTION_FLOAT, AT(interval), "0.9", "(0, 1)", NULL, NULL, "regressors: probability of the intervals",
+     "query given"},
     {"output", "output o", HARK_OPTION_STRING, AT(output), STANDARD_OUTPUT, NULL, NULL, "FILE", "file to write", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
      "checkpoint of a run: best (default), last, or step-N", NULL},
@@ -36,15 +47,28 @@ static hark_status check_model(hark_invocation *call, const hark_config *config)
   return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: a model of architecture %s, which %s", path, architecture, refusal);
 }
 
+static bool reads_tables(const hark_config *config) { return hark_architecture_of(config->model.architecture)->reads_tables; }
+
+static hark_status check_tables(hark_invocation *call, const predict_values *values) {
+  const char *const path = hark_options_argument(call->options, 0);
+  HARK_TRY(hark_command_check_checkpoint(call, path, values->checkpoint));
+  if (values->context[0] == '\0' || values->query[0] == '\0' || values->target[0] == '\0')
+    return hark_fail(call->context, HARK_BAD_CONFIGURATION,
+                     "%s: is a regressor, expected --context-table FILE, --query FILE and --target NAME; hark eval measures it", path);
+  return HARK_OK;
+}
+
 static hark_status check(hark_invocation *call) {
   const predict_values *const values = call->values[0];
   hark_config *const config = call->values[1];
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
   const hark_status status = hark_command_read_run(call, config);
-  if (hark_command_names_model(call) && status != HARK_BAD_FILE && status != HARK_IO_ERROR && status != HARK_OUT_OF_MEMORY)
+  if (hark_command_names_model(call) && !(status == HARK_OK && reads_tables(config)) && status != HARK_BAD_FILE &&
+      status != HARK_IO_ERROR && status != HARK_OUT_OF_MEMORY)
     return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: is a model, expected a run that was trained on labelled examples",
                      hark_options_argument(call->options, 0));
   HARK_TRY(status);
+  if (reads_tables(config)) return check_tables(call, values);
   HARK_TRY(check_model(call, config));
   HARK_TRY(hark_command_check_checkpoint(call, hark_options_argument(call->options, 0), values->checkpoint));
   if (values->unlabelled && !hark_command_is_on_line(call, "data.paths"))
@@ -63,9 +87,14 @@ static hark_status run(hark_invocation *call) {
                                           .unlabelled = values->unlabelled,
                                           .all_tokens = values->tokens == 1,
                                           .limit = values->limit};
+  const hark_predict_tables tables = {
+      .output = values->output, .context = values->context, .query = values->query, .target = values->target, .interval = values->interval};
   hark_opened_run opened;
   hark_status status = hark_command_open_run(call, config, values->checkpoint, &opened);
-  if (status == HARK_OK) status = hark_predict_examples(call, config, &opened, &settings);
+  if (status == HARK_OK && reads_tables(config))
+    status = hark_predict_table(call, config, &opened, &tables);
+  else if (status == HARK_OK)
+    status = hark_predict_examples(call, config, &opened, &settings);
   hark_command_close_run(call, &opened);
   return status;
 }
@@ -79,6 +108,7 @@ const hark_command hark_command_predict = {
         "  hark predict runs/films --data new.tsv -o new.csv      other examples, in the format of the run\n"
         "  hark predict runs/films --data reviews.txt --unlabelled --json    texts without labels; JSON lines\n"
         "  hark predict runs/recall --data recall --part test     labelled tokens: a row for each target\n"
+        "  hark predict runs/prior --context-table known.csv --query new.csv --target price    rows of a table, with intervals\n"
         "\n"
         "  docs/formats.md describes the columns.\n",
     .argument_minimum = 1,

@@ -15,7 +15,8 @@
 #include "tokenizers/tokenizer.h"
 
 #define SUBSET_SEED UINT64_C(0x73756273) /* of the choice of examples under a limit: never changes */
-#define STREAM_EXAMPLE 3                 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c use 0 to 2 */
+#define TABLE_PARTS 2
+#define STREAM_EXAMPLE 3 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c use 0 to 2 */
 
 /* Refuses examples that are longer than a pass; the message has the number of the first one, counted from 1 over its split's files. */
 static hark_status check_longest(hark_context *context, const hark_examples *examples, const hark_example_batches_settings *settings,
@@ -38,6 +39,21 @@ static hark_status check_longest(hark_context *context, const hark_examples *exa
                    more, split, more == 1 ? "has" : "have", settings->named_for, settings->longest, first + 1, tokens, counts.longest);
 }
 
+/* Refuses tables with too few rows for the context and the queries. */
+static hark_status check_rows(hark_context *context, const hark_examples *examples, const hark_example_batches_settings *settings,
+                              const char *split) {
+  const int64_t least = hark_table_split_least(&settings->tables), count = hark_examples_count(examples, settings->split).examples;
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t rows = hark_examples_length(examples, settings->split, i, 0);
+    if (rows < least)
+      return hark_fail(context, HARK_BAD_CONFIGURATION,
+                       "%s table %" PRId64 " has %" PRId64 " rows, expected at least %" PRId64 ": data.context_least %" PRId64
+                       " and %" PRId64 " to predict",
+                       split, i + 1, rows, least, settings->tables.least, least - settings->tables.least);
+  }
+  return HARK_OK;
+}
+
 hark_status hark_example_batches_create(hark_context *context, const hark_examples *examples, const hark_example_batches_settings *settings,
                                         hark_example_batches *out) {
   static const char *const names[HARK_SPLIT_ALL] = {"training", "validation", "test"};
@@ -54,7 +70,10 @@ hark_status hark_example_batches_create(hark_context *context, const hark_exampl
                                 .count = settings->limit > 0 ? settings->limit : counts.examples,
                                 .all = counts.examples,
                                 .parts = hark_examples_parts(examples)};
-  return HARK_OK;
+  out->tables = hark_examples_target_kind(examples) == HARK_TARGET_ROWS;
+  if (!out->tables) return HARK_OK;
+  out->parts = TABLE_PARTS;
+  return check_rows(context, examples, settings, names[settings->split]);
 }
 
 /* Uniform in [0, N), N < 2^31 by far: floor(u N / 2^32) of a word u; relative deviations from uniform are below 2^-32 N. */
@@ -87,6 +106,13 @@ int64_t hark_example_batches_most_tokens(const hark_example_batches *batches, in
   return rows * batches->parts * (batches->settings.longest + batches->settings.class_token);
 }
 
+/* Rows of context and queries of a sample. */
+static hark_table_sizes sizes_of(const hark_example_batches *batches, int64_t sample) {
+  const int64_t index = hark_example_batches_index(batches, sample);
+  return hark_table_split_sizes(&batches->settings.tables, batches->settings.seed, sample,
+                                hark_examples_length(batches->examples, batches->settings.split, index, 0));
+}
+
 static hark_status check_samples(hark_context *context, const char *function, int64_t first, int64_t count) {
   if (first >= 0 && count >= 0 && first <= INT64_MAX - count) return HARK_OK;
   return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %" PRId64 " examples from sample %" PRId64, function, count, first);
@@ -96,8 +122,10 @@ hark_status hark_example_batches_targets(hark_context *context, const hark_examp
                                          int32_t *scratch, int64_t *real) {
   HARK_TRY(check_samples(context, "hark_example_batches_targets", first, count));
   *real = count;
-  if (hark_examples_target_kind(batches->examples) != HARK_TARGET_TOKENS) return HARK_OK;
+  if (hark_examples_target_kind(batches->examples) != HARK_TARGET_TOKENS && !batches->tables) return HARK_OK;
   *real = 0;
+  for (int64_t i = 0; batches->tables && i < count; i++) *real += sizes_of(batches, first + i).queries;
+  if (batches->tables) return HARK_OK;
   for (int64_t i = 0; i < count; i++) {
     int64_t here = 0;
     const int64_t index = hark_example_batches_index(batches, first + i);
@@ -135,9 +163,63 @@ static hark_status add_sequence(hark_context *context, const hark_example_batche
   return HARK_OK;
 }
 
+/* Rows begin .. begin + count of a batch become part `part` of its table `table`. */
+static void mark_part(hark_example_batch *batch, int64_t table, int part, int64_t begin, int64_t count) {
+  const int64_t sequence = table * TABLE_PARTS + part;
+  for (int64_t i = 0; i < count; i++) {
+    batch->inputs[begin + i] = 0;
+    batch->positions[begin + i] = 0;
+    batch->segments[begin + i] = sequence;
+  }
+  batch->ranges[2 * sequence] = begin;
+  batch->ranges[2 * sequence + 1] = begin + count;
+  batch->longest = hark_max(batch->longest, count);
+}
+
+/* Reads a sample of a table: its context to rows at_context .. of the batch, its queries to rows at_query ... */
+static hark_status read_table(hark_context *context, const hark_example_batches *batches, int64_t sample, hark_table_sizes sizes,
+                              int64_t at_context, int64_t at_query, hark_example_batch *batch) {
+  const int64_t index = hark_example_batches_index(batches, sample);
+  const int64_t all = hark_examples_length(batches->examples, batches->settings.split, index, 0);
+  const int64_t columns = hark_examples_features(batches->examples), responses = hark_examples_responses(batches->examples);
+  const int64_t inputs = columns - responses;
+  const hark_table_block known = {batch->features + 2 * at_context * inputs, batch->responses + at_context * responses, sizes.context},
+                         asked = {batch->features + 2 * at_query * inputs, batch->responses + at_query * responses, sizes.queries};
+  const float *const table = hark_examples_table(batches->examples, batches->settings.split, index);
+  if (table == NULL) return hark_fail(context, HARK_INTERNAL_ERROR, "example %" PRId64 " is no table", index);
+  for (int64_t place = 0; place < sizes.context + sizes.queries; place++) {
+    const float *const row = table + hark_table_split_row(batches->settings.seed, sample, all, place) * columns;
+    const bool query = place >= sizes.context;
+    hark_table_put(row, inputs, responses, query ? &asked : &known, query ? place - sizes.context : place);
+  }
+  hark_table_scale(batches->settings.tables.standardise, inputs, responses, &known, &asked, batch->scales + batch->rows * responses);
+  return HARK_OK;
+}
+
+/* The context of all tables, then their queries. */
+static hark_status read_tables(hark_context *context, const hark_example_batches *batches, int64_t first, int64_t rows,
+                               hark_example_batch *batch) {
+  int64_t at_context = 0, at_query = 0;
+  for (int64_t i = 0; i < rows; i++) at_query += sizes_of(batches, first + i).context;
+  batch->context_rows = at_query;
+  batch->longest = 0;
+  for (batch->rows = 0; batch->rows < rows; batch->rows++) {
+    const hark_table_sizes sizes = sizes_of(batches, first + batch->rows);
+    HARK_TRY(read_table(context, batches, first + batch->rows, sizes, at_context, at_query, batch));
+    mark_part(batch, batch->rows, 0, at_context, sizes.context);
+    mark_part(batch, batch->rows, 1, at_query, sizes.queries);
+    at_context += sizes.context;
+    at_query += sizes.queries;
+  }
+  batch->tokens = at_query;
+  batch->real = at_query - batch->context_rows;
+  return HARK_OK;
+}
+
 hark_status hark_example_batches_read(hark_context *context, const hark_example_batches *batches, int64_t first, int64_t rows,
                                       hark_example_batch *batch) {
   HARK_TRY(check_samples(context, "hark_example_batches_read", first, rows));
+  if (batches->tables) return read_tables(context, batches, first, rows, batch);
   const bool one_each = hark_examples_target_kind(batches->examples) != HARK_TARGET_TOKENS;
   batch->tokens = batch->longest = batch->real = 0;
   for (batch->rows = 0; batch->rows < rows; batch->rows++) {

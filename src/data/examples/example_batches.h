@@ -13,17 +13,18 @@
 #define HARK_DATA_EXAMPLES_EXAMPLE_BATCHES_H
 
 #include "data/corpora/masking.h"
-#include "data/examples/examples.h"
-#include "models/example_batch.h"
+#include "data/examples/table_samples.h"
+#include "models/table_rows.h"
 
 typedef struct hark_example_batches_settings {
   hark_split split;
   hark_order order; /* random: drawn for each sample; shuffled: each once per epoch; sequential */
   uint64_t seed;
-  bool class_token;      /* HARK_TOKEN_CLASS at the beginning of every sequence */
-  int64_t longest;       /* maximum tokens of a sequence, without HARK_TOKEN_CLASS */
-  const char *named_for; /* the option that limits `longest`, for messages: "model.context" */
-  int64_t limit;         /* number of examples used, the first of a permutation that is the same for all seeds; 0: all */
+  bool class_token;        /* HARK_TOKEN_CLASS at the beginning of every sequence */
+  int64_t longest;         /* maximum tokens of a sequence, without HARK_TOKEN_CLASS */
+  const char *named_for;   /* the option that limits `longest`, for messages: "model.context" */
+  hark_table_split tables; /* of format tables */
+  int64_t limit;           /* number of examples used, the first of a permutation that is the same for all seeds; 0: all */
 } hark_example_batches_settings;
 
 /* A plain description; copy it freely. */
@@ -32,7 +33,8 @@ typedef struct hark_example_batches {
   hark_example_batches_settings settings;
   int64_t count; /* N, samples of an epoch */
   int64_t all;   /* examples of the split */
-  int parts;     /* P */
+  int parts;     /* P; 2 for tables: context and queries */
+  bool tables;
 } hark_example_batches;
 
 /* Describes the samples of examples, which must outlive them.

@@ -103,12 +103,12 @@ hark_status hark_example_vectors(hark_example_reader *reader, const float *numbe
   unsigned char *to;
   HARK_TRY(begin_part(reader, count, &kept, &to));
   memset(to, 0, (size_t)kept);
-  const int64_t own = kept * shape->features;
-  HARK_TRY(hark_example_reserve(reader->context, all, all->count + own + shape->responses));
+  const int64_t own = kept * shape->features, predicted = hark_example_own_responses(reader->examples);
+  HARK_TRY(hark_example_reserve(reader->context, all, all->count + own + predicted));
   reader->examples->open.target_at = all->count;
   memcpy((float *)all->items + all->count, numbers, (size_t)own * sizeof *numbers);
-  memcpy((float *)all->items + all->count + own, responses, (size_t)shape->responses * sizeof *responses);
-  all->count += own + shape->responses;
+  if (predicted > 0) memcpy((float *)all->items + all->count + own, responses, (size_t)predicted * sizeof *responses);
+  all->count += own + predicted;
   return HARK_OK;
 }
 

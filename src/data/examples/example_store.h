@@ -51,4 +51,9 @@ struct hark_examples {
   uint64_t checksum;
 };
 
+/* Count of numbers to predict that follow the tokens of an example; the targets of tables are in their rows. */
+static inline int64_t hark_example_own_responses(const hark_examples *examples) {
+  return examples->format->target_kind == HARK_TARGET_ROWS ? 0 : examples->shape.responses;
+}
+
 #endif

@@ -159,7 +159,7 @@ static void print_symbols(const hark_examples *examples, hark_text *text) {
 static hark_status print_vocabulary(hark_examples *examples) {
   hark_text *const text = &examples->vocabulary;
   const hark_example_shape *const shape = &examples->shape;
-  static const char *const kinds[] = {"class", "tokens", "vector"};
+  static const char *const kinds[] = {"class", "tokens", "vector", "rows"};
   hark_text_append(text, "{\n \"format_version\": %d,\n \"format\": \"%s\",\n \"parts\": %d,\n \"targets\": \"%s\",\n \"classes\": [",
                    VOCABULARY_FORMAT_VERSION, examples->format->name, examples->format->parts, kinds[examples->format->target_kind]);
   for (int32_t i = 0; i < shape->classes; i++) {
@@ -194,7 +194,7 @@ static uint64_t make_checksum(const hark_examples *examples) {
         length += entry->length[part];
       }
       sum = hark_checksum_block(sum, symbols + (size_t)entry->at * width, (size_t)length * width);
-      const size_t own = (size_t)(length * examples->shape.features + examples->shape.responses);
+      const size_t own = (size_t)(length * examples->shape.features + hark_example_own_responses(examples));
       if (own > 0) sum = hark_checksum_block(sum, (const float *)examples->numbers.items + entry->target_at, own * sizeof(float));
       sum = hark_checksum_number(sum, (uint64_t)(int64_t)entry->label);
       for (int32_t t = 0; t < entry->target_count; t++) {
@@ -477,11 +477,17 @@ hark_status hark_examples_numbers(hark_context *context, const hark_examples *ex
   const hark_example_entry *const entry = find(examples, split, index);
   if (entry == NULL) return no_example(context, index, 0);
   const hark_example_shape *const shape = &examples->shape;
-  const size_t own = (size_t)entry->length[0] * (size_t)shape->features, predicted = (size_t)shape->responses;
+  const size_t own = (size_t)entry->length[0] * (size_t)shape->features, predicted = (size_t)hark_example_own_responses(examples);
   const float *const numbers = (const float *)examples->numbers.items + entry->target_at;
   if (features != NULL && own > 0) memcpy(features, numbers, own * sizeof *features);
   if (responses != NULL && predicted > 0) memcpy(responses, numbers + own, predicted * sizeof *responses);
   return HARK_OK;
+}
+
+const float *hark_examples_table(const hark_examples *examples, hark_split split, int64_t index) {
+  const hark_example_entry *const entry = find(examples, split, index);
+  if (entry == NULL || examples->format->target_kind != HARK_TARGET_ROWS) return NULL;
+  return (const float *)examples->numbers.items + entry->target_at;
 }
 
 int32_t hark_examples_label(const hark_examples *examples, hark_split split, int64_t index) {

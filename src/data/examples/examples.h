@@ -20,7 +20,8 @@
 typedef enum hark_example_target_kind {
   HARK_TARGET_CLASS,  /* one class per example */
   HARK_TARGET_TOKENS, /* a token at some positions; HARK_TARGET_IGNORED at the others */
-  HARK_TARGET_VECTOR  /* numbers per example */
+  HARK_TARGET_VECTOR, /* numbers per example */
+  HARK_TARGET_ROWS    /* numbers per row of a table: the last of its numbers */
 } hark_example_target_kind;
 
 /* Whether files of format text have labels. */
@@ -84,7 +85,8 @@ int32_t hark_examples_vocabulary_size(const hark_examples *examples);
 /* Number of classes, at least 2; 0 where the target is not a class. And the name of a class: "7", "positive"; NULL outside [0, classes). */
 int32_t hark_examples_classes(const hark_examples *examples);
 const char *hark_examples_class_name(const hark_examples *examples, int32_t index);
-/* Count of numbers of a token, and count of numbers to predict for an example; 0 except for format vectors. */
+/* Count of numbers of a token, and count of numbers to predict for an example; 0 except for formats vectors and tables. The numbers of a
+ * table's row are its inputs, then its targets, and the count of targets is that of responses. */
 int32_t hark_examples_features(const hark_examples *examples);
 int32_t hark_examples_responses(const hark_examples *examples);
 /* Side lengths of images, whose pixels are the tokens row by row; false, and zeros, where examples are not images. */
@@ -126,6 +128,9 @@ HARK_MUST_CHECK hark_status hark_examples_read(hark_context *context, const hark
  * Errors: as hark_examples_read. */
 HARK_MUST_CHECK hark_status hark_examples_numbers(hark_context *context, const hark_examples *examples, hark_split split, int64_t index,
                                                   float *features, float *responses);
+/* The numbers of a table's rows [length, features], valid until the examples are closed; NULL for other formats, or if there is no such
+ * example. */
+const float *hark_examples_table(const hark_examples *examples, hark_split split, int64_t index);
 /* The class, in [0, classes); HARK_TARGET_IGNORED outside the examples and where the target is not a class. */
 int32_t hark_examples_label(const hark_examples *examples, hark_split split, int64_t index);
 /* Writes hark_examples_length() targets of part 0: target[t] is the token that is to be predicted from tokens 0 .. t (the token that

@@ -21,7 +21,8 @@
   X(image, "image")                                                                                                                        \
   X(pathfinder, "pathfinder")                                                                                                              \
   X(sequences, "sequences")                                                                                                                \
-  X(vectors, "vectors")
+  X(vectors, "vectors")                                                                                                                    \
+  X(tables, "tables")
 
 /* Bytes are symbols 0 .. 255, and so are grey values. */
 #define HARK_BYTE_SYMBOLS 256

@@ -7,15 +7,16 @@
 #include <string.h>
 
 #include "data/formats/little_endian.h"
+#include "data/formats/record_header.h"
 #include "data/formats/tensor_examples.h"
-#include "data/formats/vector_file.h"
 #include "io/files.h"
 
 /* Offsets of the numbers in the header. */
 enum { VERSION = 8, LENGTH = 12, FEATURES = 16, RESPONSES = 20, COUNT = 24 };
 
-void hark_vectors_header(int64_t length, int64_t features, int64_t responses, int64_t count, unsigned char out[HARK_VECTORS_HEADER_BYTES]) {
-  memcpy(out, HARK_VECTORS_MAGIC, VERSION);
+void hark_vectors_header(const char *magic, int64_t length, int64_t features, int64_t responses, int64_t count,
+                         unsigned char out[HARK_VECTORS_HEADER_BYTES]) {
+  memcpy(out, magic, VERSION);
   hark_number_put(out + VERSION, HARK_VECTORS_VERSION, 4);
   hark_number_put(out + LENGTH, (uint64_t)length, 4);
   hark_number_put(out + FEATURES, (uint64_t)features, 4);
@@ -49,35 +50,49 @@ static hark_status read_records(hark_example_reader *reader, const hark_input *f
   return HARK_OK;
 }
 
-static hark_status read_open(hark_example_reader *reader, const hark_input *file) {
-  const uint64_t size = file->size;
+hark_status hark_vectors_read_header(hark_example_reader *reader, const hark_input *file, const hark_vectors_kind *kind,
+                                     hark_vectors_sizes *out) {
   unsigned char header[HARK_VECTORS_HEADER_BYTES];
-  hark_example_shape shape = {.symbols = 1};
-  int32_t version, length;
+  int32_t version;
+  if (file->size < sizeof header)
+    return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRIu64 " bytes, the header alone has %zu", reader->path, file->size,
+                     sizeof header);
+  HARK_TRY(hark_input_read_at(reader->context, file, header, sizeof header, 0));
+  if (memcmp(header, kind->magic, VERSION) != 0)
+    return hark_fail(reader->context, HARK_BAD_FILE, "%s: is neither a file of %s (\"%s\") nor %s", reader->path, kind->name, kind->magic,
+                     kind->otherwise);
+  HARK_TRY(hark_header_number(reader, header, VERSION, "version", HARK_VECTORS_VERSION, HARK_VECTORS_VERSION, &version));
+  HARK_TRY(hark_header_number(reader, header, LENGTH, kind->length, 1, HARK_VECTORS_LENGTH_MAX, &out->length));
+  HARK_TRY(hark_header_number(reader, header, FEATURES, kind->features, 1, HARK_VECTORS_FEATURES_MAX, &out->features));
+  HARK_TRY(hark_header_number(reader, header, RESPONSES, kind->responses, 1, HARK_VECTORS_FEATURES_MAX, &out->responses));
+  out->count = hark_number_get(header + COUNT, 8);
+  const uint64_t bytes = kind->record(out->length, out->features, out->responses) * sizeof(float);
+  if (out->count > file->size / bytes || file->size - sizeof header != out->count * bytes)
+    return hark_fail(reader->context, HARK_BAD_FILE,
+                     "%s: %" PRIu64 " bytes, expected %zu and %" PRIu64 " records of %" PRIu64 ", as byte offset %d says", reader->path,
+                     file->size, sizeof header, out->count, bytes, COUNT);
+  return HARK_OK;
+}
+
+static hark_status read_open(hark_example_reader *reader, const hark_input *file) {
+  static const hark_vectors_kind kind = {.magic = HARK_VECTORS_MAGIC,
+                                         .name = "vectors",
+                                         .otherwise = "a safetensors file",
+                                         .length = "length",
+                                         .features = "number of features",
+                                         .responses = "number of responses",
+                                         .record = hark_vectors_record};
+  hark_vectors_sizes sizes;
   bool same, tensors = false;
   HARK_TRY(hark_tensor_examples_are(reader, file, &tensors));
   if (tensors) return hark_tensor_examples_read_vectors(reader, file);
-  if (size < sizeof header)
-    return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRIu64 " bytes, the header alone has %zu", reader->path, size, sizeof header);
-  HARK_TRY(hark_input_read_at(reader->context, file, header, sizeof header, 0));
-  if (memcmp(header, HARK_VECTORS_MAGIC, VERSION) != 0)
-    return hark_fail(reader->context, HARK_BAD_FILE, "%s: is neither a file of vectors (\"" HARK_VECTORS_MAGIC "\") nor a safetensors file",
-                     reader->path);
-  HARK_TRY(hark_header_number(reader, header, VERSION, "version", HARK_VECTORS_VERSION, HARK_VECTORS_VERSION, &version));
-  HARK_TRY(hark_header_number(reader, header, LENGTH, "length", 1, HARK_VECTORS_LENGTH_MAX, &length));
-  HARK_TRY(hark_header_number(reader, header, FEATURES, "number of features", 1, HARK_VECTORS_FEATURES_MAX, &shape.features));
-  HARK_TRY(hark_header_number(reader, header, RESPONSES, "number of responses", 1, HARK_VECTORS_FEATURES_MAX, &shape.responses));
-  const uint64_t count = hark_number_get(header + COUNT, 8);
-  const uint64_t bytes = hark_vectors_record(length, shape.features, shape.responses) * sizeof(float);
-  if (count > size / bytes || size - sizeof header != count * bytes)
-    return hark_fail(reader->context, HARK_BAD_FILE,
-                     "%s: %" PRIu64 " bytes, expected %zu and %" PRIu64 " records of %" PRIu64 ", as byte offset %d says", reader->path,
-                     size, sizeof header, count, bytes, COUNT);
+  HARK_TRY(hark_vectors_read_header(reader, file, &kind, &sizes));
+  const hark_example_shape shape = {.symbols = 1, .features = sizes.features, .responses = sizes.responses};
   HARK_TRY(hark_example_shape_set(reader, &shape, NULL, 0, &same));
   if (!same)
     return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRId32 " features and %" PRId32 " responses, unlike the previous files",
                      reader->path, shape.features, shape.responses);
-  return read_records(reader, file, length, count);
+  return read_records(reader, file, sizes.length, sizes.count);
 }
 
 static hark_status read_file(hark_example_reader *reader) { return hark_read_binary(reader, read_open); }

@@ -20,7 +20,14 @@ static inline size_t hark_vectors_record(int64_t length, int64_t features, int64
   return (size_t)(length * features + responses);
 }
 
-/* Fills the header of a file. */
-void hark_vectors_header(int64_t length, int64_t features, int64_t responses, int64_t count, unsigned char out[HARK_VECTORS_HEADER_BYTES]);
+/* Fills the header of a file, which begins with `magic`. */
+void hark_vectors_header(const char *magic, int64_t length, int64_t features, int64_t responses, int64_t count,
+                         unsigned char out[HARK_VECTORS_HEADER_BYTES]);
+
+/* What a header states. */
+typedef struct hark_vectors_sizes {
+  int32_t length, features, responses;
+  uint64_t count;
+} hark_vectors_sizes;
 
 #endif

@@ -27,7 +27,8 @@
   X(needle, "needle", 8, sequences)                                                                                                        \
   X(maps, "maps", 9, sequences)                                                                                                            \
   X(runs, "runs", 10, sequences)                                                                                                           \
-  X(periodic_text, "periodic-text", 11, vectors)
+  X(periodic_text, "periodic-text", 11, vectors)                                                                                           \
+  X(regression_tasks, "regression-tasks", 12, vectors)
 
 /* ---- random numbers of one example ---- */
 

@@ -13,12 +13,13 @@
 #define AT(field) offsetof(hark_vector_values, field)
 static const hark_option options[] = {
     {"tokens", "tokens", HARK_OPTION_INT, AT(tokens), "0", "[0, 1048575]", NULL, NULL,
-     "latent, regression, periodic-text: number of tokens in an example; 0 means 16 tokens, or 1024 for periodic-text",
-     "$1 make, $2 latent|regression|periodic-text"},
+     "latent, regression, periodic-text, regression-tasks: number of tokens in an example, or of rows in a table; 0 means 16, 1024 for "
+     "periodic-text and 64 for tables",
+     "$1 make, $2 latent|regression|periodic-text|regression-tasks"},
     {"features", "features", HARK_OPTION_INT, AT(features), "4", "[1, 1024]", NULL, NULL, "latent: number of features of a token",
      "$1 make, $2 latent"},
     {"covariates", "covariates", HARK_OPTION_INT, AT(covariates), "8", "[1, 1024]", NULL, NULL,
-     "regression: number of features of a covariate", "$1 make, $2 regression"},
+     "regression, regression-tasks: number of features of a covariate, or of inputs of a row", "$1 make, $2 regression|regression-tasks"},
     {"responses", "responses", HARK_OPTION_INT, AT(responses), "1", "[1, 1024]", NULL, NULL,
      "latent, regression: number of responses to predict", "$1 make, $2 latent|regression"},
     {"spread", "spread", HARK_OPTION_FLOAT, AT(spread), "0.25", "[0, 1e12]", NULL, NULL,
@@ -26,8 +27,9 @@ static const hark_option options[] = {
     {"frequency", "frequency", HARK_OPTION_FLOAT, AT(frequency), "3", "[0, 1e12]", NULL, NULL,
      "latent: frequency of the sines that are predicted", "$1 make, $2 latent"},
     {"noise", "noise", HARK_OPTION_FLOAT, AT(noise), "0.25", "[0, 1e12]", NULL, NULL,
-     "regression: variance of the noise of responses; periodic-text: probability that a symbol is replaced by a random one",
-     "$1 make, $2 regression|periodic-text"},
+     "regression, regression-tasks: variance of the noise of responses; periodic-text: probability that a symbol is replaced by a random "
+     "one",
+     "$1 make, $2 regression|periodic-text|regression-tasks"},
     {"kind", "kind", HARK_OPTION_ENUM, AT(kind), "lag", "lag|period|content|none", NULL, NULL,
      "periodic-text: what predicts a symbol; lag: the symbol that is --lag positions earlier; period: a hidden pattern of "
      "--period symbols; content: what followed the same marker; none: only the previous symbol, without a lag, pattern or marker",
@@ -40,6 +42,14 @@ static const hark_option options[] = {
      "$1 make, $2 periodic-text"},
     {"prior", "prior", HARK_OPTION_FLOAT, AT(prior), "4", "(0, 1e12]", NULL, NULL,
      "regression: variance of the entries of the coefficients z", "$1 make, $2 regression"},
+    {"function", "function", HARK_OPTION_ENUM, AT(function), "gaussian", "gaussian|periodic|network|piecewise|heavy|mixed", NULL, NULL,
+     "regression-tasks: functions of the tables; gaussian: draws of a Gaussian process; periodic: sums of sines; network: random "
+     "networks; piecewise: constant between cuts; heavy: gaussian with noise of Student's t; mixed: one of these for each table",
+     "$1 make, $2 regression-tasks"},
+    {"scale_least", "scale-least", HARK_OPTION_FLOAT, AT(scale_least), "0.1", "[1e-3, 1e3]", NULL, NULL,
+     "regression-tasks: shortest length scale of a function; inputs are between -1 and 1", "$1 make, $2 regression-tasks"},
+    {"scale_most", "scale-most", HARK_OPTION_FLOAT, AT(scale_most), "1", "[1e-3, 1e3]", NULL, NULL,
+     "regression-tasks: longest length scale", "$1 make, $2 regression-tasks"},
 };
 #undef AT
 const hark_option_table hark_task_vectors_options = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(hark_vector_values),
@@ -80,7 +90,7 @@ hark_status hark_vectors_settle(hark_context *context, int64_t tokens, int64_t f
 
 hark_status hark_vectors_begin(int64_t tokens, int64_t features, int64_t responses, int64_t count, hark_text *out) {
   unsigned char bytes[HARK_VECTORS_HEADER_BYTES];
-  hark_vectors_header(tokens, features, responses, count, bytes);
+  hark_vectors_header(HARK_VECTORS_MAGIC, tokens, features, responses, count, bytes);
   hark_text_append_bytes(out, (const char *)bytes, sizeof bytes);
   return out->status;
 }

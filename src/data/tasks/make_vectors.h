@@ -1,5 +1,5 @@
 /* make_vectors.h - common parts of the generators of latent and regression: records of real vectors (vector_file.h); and the options of
- * these two and of periodic-text, which shares two of them. */
+ * these two, and of periodic-text and regression-tasks, which share some of them. */
 #ifndef HARK_DATA_TASKS_MAKE_VECTORS_H
 #define HARK_DATA_TASKS_MAKE_VECTORS_H
 
@@ -8,8 +8,10 @@
 typedef struct hark_vector_values {
   int64_t tokens, features, covariates, responses;
   double spread, frequency, noise, prior;
-  int64_t lag, period, alphabet; /* periodic-text */
-  int kind;                      /* the same: hark_periodic_kind */
+  int64_t lag, period, alphabet;  /* periodic-text */
+  int kind;                       /* the same: hark_periodic_kind */
+  double scale_least, scale_most; /* regression-tasks */
+  int function;                   /* the same */
 } hark_vector_values;
 
 /* Two independent standard normal numbers (Box and Muller, 1958). */

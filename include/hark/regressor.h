@@ -1,0 +1,64 @@
+/* regressor.h - predictions of a trained regressor: targets of rows of a table, with their variances, from other rows whose targets are
+ * known. model.h loads the models, predictor.h serves the other models that read whole examples.
+ *
+ *     hark_regressor_describe    how many inputs and targets a row has
+ *     hark_regressor_create      memory for tables up to a number of rows
+ *     hark_regressor_run         a table -> means and variances
+ *
+ * The rows with targets are the context; they have no order. The prediction for a query does not depend on other queries. With a model that
+ * scales columns (model.regressor.standardise), every column is shifted and scaled by its mean and deviation in the context, and results
+ * are in the units of the targets. docs/regressor.md is the guide.
+ *
+ * Threads. A regressor belongs to the context that it was created with, and both are used by one thread at a time; any number of regressors
+ * share a model. It takes its memory when it is created; calls allocate nothing through the context.
+ */
+#ifndef HARK_REGRESSOR_H
+#define HARK_REGRESSOR_H
+
+#include "model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Made by hark_regressor_create(). */
+typedef struct hark_regressor hark_regressor;
+
+/* Fills *inputs and *targets: numbers of a row. Errors: HARK_UNSUPPORTED for a model of another architecture; both are then 0. */
+HARK_API HARK_MUST_CHECK hark_status hark_regressor_describe(hark_context *context, const hark_model *model, int64_t *inputs,
+                                                             int64_t *targets);
+
+/* Set struct_size to sizeof(hark_regressor_options). */
+typedef struct hark_regressor_options {
+  size_t struct_size;
+  int64_t context_rows; /* at most in a call; at least 2 */
+  int64_t query_rows;   /* the same; at least 1 */
+} hark_regressor_options;
+
+/* Makes a regressor. The model must outlive it. Errors: HARK_INVALID_ARGUMENT (struct_size, a number of rows out of range, a context of
+ * another backend than the model's), HARK_UNSUPPORTED (a model of another architecture; options of a newer hark are set), HARK_TOO_LARGE,
+ * HARK_OUT_OF_MEMORY. When it fails *out is NULL. */
+HARK_API HARK_MUST_CHECK hark_status hark_regressor_create(hark_context *context, const hark_model *model,
+                                                           const hark_regressor_options *options, hark_regressor **out);
+/* Frees it and sets *regressor to NULL. NULL and a pointer to NULL are allowed. */
+HARK_API void hark_regressor_destroy(hark_regressor **regressor);
+
+/* A table. Set struct_size to sizeof(hark_regressor_table). Everything is caller-owned and read during the call. */
+typedef struct hark_regressor_table {
+  size_t struct_size;
+  int64_t context_rows, query_rows;
+  const float *context; /* [context_rows, inputs + targets]: of each row the inputs, then the targets; a missing input is NaN */
+  const float *queries; /* [query_rows, inputs] */
+} hark_regressor_table;
+
+/* Writes mean and variance [query_rows, targets] of the targets of every query; the variance includes the noise of an observation.
+ * Errors: HARK_INVALID_ARGUMENT (struct_size, a number of rows out of range, a target that is not finite, an infinite input, with scaled
+ * columns a target that is the same in all rows of the context; the message has row and number), HARK_NOT_FINITE (results; context rows
+ * that are far apart in scale). After an error the results are unchanged or a part of the new ones. */
+HARK_API HARK_MUST_CHECK hark_status hark_regressor_run(hark_regressor *regressor, const hark_regressor_table *table, float *mean,
+                                                        float *variance);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,208 @@
+/* predict_tables.c - see predict_tables.h. Inputs are the columns of the context that are not targets, in the order of the file; the query
+ * has columns of the same names, in any order. A model with more inputs gets columns of zeros for those that the tables lack, which have
+ * no effect where columns are scaled.
+ */
+#include "cli/predict/predict_tables.h"
+
+#include <hark/regressor.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/predict/predict_output.h"
+#include "data/tables/table.h"
+
+typedef struct prediction {
+  hark_invocation *call;
+  const hark_predict_tables *settings;
+  const hark_opened_run *opened;
+  hark_model *model;
+  hark_regressor *regressor;
+  hark_table *context, *query;
+  int64_t inputs, targets; /* of the model */
+  int64_t used;            /* inputs in the tables */
+  const double **known;    /* [inputs + targets]: columns of the context, inputs first; NULL: a column of zeros */
+  const double **asked;    /* [inputs + targets]: the same of the query; targets may be absent */
+  const char **names;      /* [targets] */
+  float *numbers;          /* rows of context, rows of queries, means, variances */
+  size_t column_bytes, number_bytes;
+  hark_predict_output output;
+} prediction;
+
+/* ---- columns ---- */
+
+/* Splits the names of --target in place: columns of the context. */
+static hark_status find_targets(prediction *p, hark_text *names, int32_t *columns) {
+  int64_t count = 0;
+  hark_text_append(names, "%s", p->settings->target);
+  HARK_TRY(names->status);
+  for (char *at = names->data, *next; at != NULL; at = next) {
+    next = strchr(at, ',');
+    if (next != NULL) *next++ = '\0';
+    if (count == p->targets) break;
+    HARK_TRY(hark_table_need(p->call->context, p->context, at, &columns[count]));
+    for (int64_t i = 0; i < count; i++)
+      if (columns[i] == columns[count])
+        return hark_fail(p->call->context, HARK_BAD_CONFIGURATION, "--target: column \"%s\" occurs twice", at);
+    count++;
+    if (next == NULL && count == p->targets) return HARK_OK;
+  }
+  return hark_fail(p->call->context, HARK_BAD_CONFIGURATION, "--target: the model predicts %" PRId64 " %s, expected as many columns",
+                   p->targets, p->targets == 1 ? "target" : "targets");
+}
+
+static bool is_target(const prediction *p, const int32_t *targets, int32_t column) {
+  for (int64_t i = 0; i < p->targets; i++)
+    if (targets[i] == column) return true;
+  return false;
+}
+
+static hark_status find_columns(prediction *p, const int32_t *targets) {
+  hark_context *const context = p->call->context;
+  for (int32_t c = 0; c < p->context->column_count; c++) {
+    int32_t same;
+    if (is_target(p, targets, c)) continue;
+    if (p->used == p->inputs)
+      return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: %" PRId32 " columns beside the target, and the model reads at most %" PRId64,
+                       p->context->path, p->context->column_count - (int32_t)p->targets, p->inputs);
+    HARK_TRY(hark_table_numbers(context, p->context, c, &p->known[p->used]));
+    HARK_TRY(hark_table_need(context, p->query, p->context->columns[c].name, &same));
+    HARK_TRY(hark_table_numbers(context, p->query, same, &p->asked[p->used++]));
+  }
+  for (int64_t t = 0; t < p->targets; t++) {
+    const int32_t column = hark_table_find(p->query, p->context->columns[targets[t]].name);
+    p->names[t] = p->context->columns[targets[t]].name;
+    HARK_TRY(hark_table_numbers(context, p->context, targets[t], &p->known[p->inputs + t]));
+    if (column >= 0) HARK_TRY(hark_table_numbers(context, p->query, column, &p->asked[p->inputs + t]));
+    for (int64_t row = 0; row < p->context->rows; row++)
+      if (isnan(p->known[p->inputs + t][row]))
+        return hark_table_fail(context, p->context, row, targets[t],
+                               "the target is missing, expected a number in every row of the context");
+  }
+  return HARK_OK;
+}
+
+static hark_status choose_columns(prediction *p) {
+  hark_context *const context = p->call->context;
+  const size_t columns = (size_t)(p->inputs + p->targets);
+  void *memory = NULL;
+  p->column_bytes = (2 * columns + (size_t)p->targets) * sizeof(void *) + (size_t)p->targets * sizeof(int32_t);
+  HARK_TRY(hark_allocate_zero(context, p->column_bytes, &memory));
+  p->known = memory;
+  p->asked = p->known + columns;
+  p->names = (const char **)(p->asked + columns);
+  int32_t *const targets = (int32_t *)(p->names + p->targets);
+  hark_text names = hark_text_empty(context);
+  hark_status status = find_targets(p, &names, targets);
+  hark_text_free(&names);
+  return status == HARK_OK ? find_columns(p, targets) : status;
+}
+
+/* ---- predicting ---- */
+
+/* Row `row` of the columns, as numbers of 32 bits. */
+static hark_status copy_row(const prediction *p, const hark_table *table, const double *const *columns, int64_t count, int64_t row,
+                            float *out) {
+  for (int64_t c = 0; c < count; c++) {
+    out[c] = columns[c] != NULL ? (float)columns[c][row] : 0;
+    if (isinf(out[c]))
+      return hark_fail(p->call->context, HARK_BAD_FILE, "%s:%" PRId64 ": a number is beyond the range of 32 bits", table->path,
+                       table->lines[row]);
+  }
+  return HARK_OK;
+}
+
+static hark_status make_numbers(prediction *p) {
+  const size_t known = (size_t)p->context->rows * (size_t)(p->inputs + p->targets), asked = (size_t)p->query->rows * (size_t)p->inputs;
+  const size_t results = 2 * (size_t)p->query->rows * (size_t)p->targets;
+  void *memory = NULL;
+  HARK_TRY(hark_size_multiply(p->call->context, known + asked + results, sizeof(float), &p->number_bytes));
+  HARK_TRY(hark_allocate(p->call->context, p->number_bytes, &memory));
+  p->numbers = memory;
+  for (int64_t row = 0; row < p->context->rows; row++)
+    HARK_TRY(copy_row(p, p->context, p->known, p->inputs + p->targets, row, p->numbers + row * (p->inputs + p->targets)));
+  for (int64_t row = 0; row < p->query->rows; row++)
+    HARK_TRY(copy_row(p, p->query, p->asked, p->inputs, row, p->numbers + (int64_t)known + row * p->inputs));
+  return HARK_OK;
+}
+
+/* The number of deviations on each side of the mean of a normal distribution with this probability between: bisection of erf. */
+static double deviations_of(double probability) {
+  double low = 0, high = 40;
+  for (int i = 0; i < 200; i++) {
+    const double middle = (low + high) / 2;
+    *(erf(middle / sqrt(2)) < probability ? &low : &high) = middle;
+  }
+  return high;
+}
+
+static void add_columns(prediction *p, bool compared) {
+  static const char *const parts[] = {"predicted", "deviation", "lower", "upper", "target"};
+  char prefix[32];
+  for (int64_t t = 0; t < p->targets; t++)
+    for (int i = 0; i < (compared ? 5 : 4); i++) {
+      (void)snprintf(prefix, sizeof prefix, p->targets > 1 ? "%s_" : "%s", parts[i]);
+      hark_predict_output_column(&p->output, prefix, p->targets > 1 ? p->names[t] : "");
+    }
+}
+
+static hark_status write_rows(prediction *p, const float *mean, const float *variance) {
+  const double reach = deviations_of(p->settings->interval);
+  bool compared = true;
+  for (int64_t t = 0; t < p->targets; t++) compared = compared && p->asked[p->inputs + t] != NULL;
+  add_columns(p, compared);
+  HARK_TRY(hark_predict_output_begin(&p->output));
+  for (int64_t row = 0; row < p->query->rows; row++) {
+    for (int64_t t = 0; t < p->targets; t++) {
+      const double predicted = mean[row * p->targets + t], deviation = sqrt(variance[row * p->targets + t]);
+      const double target = compared ? p->asked[p->inputs + t][row] : NAN;
+      hark_predict_output_number(&p->output, predicted, true);
+      hark_predict_output_number(&p->output, deviation, true);
+      hark_predict_output_number(&p->output, predicted - reach * deviation, true);
+      hark_predict_output_number(&p->output, predicted + reach * deviation, true);
+      if (compared && isnan(target)) hark_predict_output_text(&p->output, NULL);
+      if (compared && !isnan(target)) hark_predict_output_number(&p->output, target, false);
+    }
+    HARK_TRY(hark_predict_output_end_row(&p->output));
+  }
+  return hark_predict_output_finish(&p->output);
+}
+
+static hark_status predict(prediction *p) {
+  const int64_t n = p->context->rows, m = p->query->rows;
+  const hark_regressor_options options = {.struct_size = sizeof options, .context_rows = n, .query_rows = m};
+  if (n < 2)
+    return hark_fail(p->call->context, HARK_BAD_FILE, "%s: 1 row, expected at least 2 rows whose targets are known", p->context->path);
+  HARK_TRY(make_numbers(p));
+  const float *const queries = p->numbers + n * (p->inputs + p->targets);
+  float *const mean = p->numbers + n * (p->inputs + p->targets) + m * p->inputs, *const variance = mean + m * p->targets;
+  const hark_regressor_table table = {
+      .struct_size = sizeof table, .context_rows = n, .query_rows = m, .context = p->numbers, .queries = queries};
+  HARK_TRY(hark_regressor_create(p->call->context, p->model, &options, &p->regressor));
+  const hark_status status = hark_regressor_run(p->regressor, &table, mean, variance);
+  if (status != HARK_OK) hark_fail_prefix(p->call->context, "%s: ", p->context->path);
+  HARK_TRY(status);
+  HARK_TRY(hark_predict_output_open(p->call->context, p->settings->output, p->call->json, &p->output));
+  return write_rows(p, mean, variance);
+}
+
+hark_status hark_predict_table(hark_invocation *call, const hark_config *config, const hark_opened_run *opened,
+                               const hark_predict_tables *settings) {
+  hark_context *const context = call->context;
+  prediction p = {.call = call, .settings = settings, .opened = opened};
+  hark_status status = hark_command_load_run(call, opened, config, &p.model);
+  if (status == HARK_OK) status = hark_regressor_describe(context, p.model, &p.inputs, &p.targets);
+  if (status == HARK_OK) status = hark_table_open(context, settings->context, &p.context);
+  if (status == HARK_OK) status = hark_table_open(context, settings->query, &p.query);
+  if (status == HARK_OK) status = choose_columns(&p);
+  if (status == HARK_OK) status = predict(&p);
+  hark_predict_output_close(&p.output);
+  hark_regressor_destroy(&p.regressor);
+  hark_release(context, p.numbers, p.number_bytes);
+  hark_release(context, p.known, p.column_bytes);
+  hark_table_close(context, &p.query);
+  hark_table_close(context, &p.context);
+  hark_model_destroy(context, &p.model);
+  return status;
+}

@@ -1,0 +1,175 @@
+/* make_regression_tasks.c - tables, each with its own function of the inputs: tasks for regression in context.
+ *
+ * Inputs x are uniform in [-1, 1]^F; y = f(x) + noise with the variance --noise. The functions have a variance of about 1:
+ *
+ *     gaussian    Gaussian process with the kernel exp(-|x - x'|^2 / (2 w^2)); log w is uniform between --scale-least and --scale-most
+ *     periodic    a sum of three sines of one direction of the inputs, with the wave lengths w, w / 2 and w / 3 of such a w
+ *     network     a random network of one hidden layer of 16 tanh features, whose inputs are divided by such a w
+ *     piecewise   constant between 2 to 8 cuts of one direction of the inputs
+ *     heavy       gaussian, with noise of Student's t distribution with 3 degrees of freedom, scaled to the variance --noise
+ *     mixed       one of these for each table
+ */
+#include <math.h>
+#include <string.h>
+
+#include "data/formats/table_file.h"
+#include "data/tasks/make_vectors.h"
+
+#define MOST_ROWS 4096 /* a Gaussian process needs the square of this in memory */
+#define HIDDEN 16
+#define WAVES 3
+#define MOST_CUTS 8
+#define LEAST_CUTS 2
+#define FREEDOM 3
+#define JITTER 1e-9 /* added to the covariance's diagonal */
+#define PI 3.14159265358979323846
+
+enum { GAUSSIAN, PERIODIC, NETWORK, PIECEWISE, HEAVY, MIXED };
+
+static hark_status settle(hark_context *context, void *values) {
+  hark_vector_values *const v = values;
+  if (v->tokens == 0) v->tokens = 64;
+  if (v->tokens > MOST_ROWS)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "--tokens: %lld rows, expected at most %d", (long long)v->tokens, MOST_ROWS);
+  if (v->scale_most < v->scale_least)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "--scale-most: is below --scale-least, expected at least the same");
+  return hark_vectors_settle(context, v->tokens, v->covariates + 2, 0);
+}
+
+/* Inputs, values of the function, and of a Gaussian process its covariance. */
+static hark_task_sizes sizes(const void *values) {
+  const hark_vector_values *const v = values;
+  return (hark_task_sizes){
+      .example_bytes = hark_tables_record(v->tokens, v->covariates, 1) * sizeof(float),
+      .scratch_bytes = (size_t)(v->tokens * (v->covariates + 2 + v->tokens) + HIDDEN * (v->covariates + 2)) * sizeof(double)};
+}
+
+static hark_status header(const hark_task_generator *generator, const void *values, int64_t count, hark_text *out) {
+  (void)generator;
+  const hark_vector_values *const v = values;
+  unsigned char bytes[HARK_VECTORS_HEADER_BYTES];
+  hark_vectors_header(HARK_TABLES_MAGIC, v->tokens, v->covariates, 1, count, bytes);
+  hark_text_append_bytes(out, (const char *)bytes, sizeof bytes);
+  return out->status;
+}
+
+typedef struct table {
+  const hark_vector_values *values;
+  hark_task_random *random;
+  int64_t rows, inputs;
+  double width;                     /* w */
+  double *x, *y, *direction, *more; /* [rows, inputs], [rows], [rows] projections, and scratch */
+} table;
+
+/* y <- L z with L L' = K: f at the inputs. */
+static void draw_process(const table *t) {
+  double *const k = t->more;
+  hark_task_fill_normal(t->random, 1, t->rows, t->direction); /* z */
+  for (int64_t i = 0; i < t->rows; i++) {
+    for (int64_t j = 0; j <= i; j++) {
+      double sum = 0;
+      for (int64_t c = 0; c < t->inputs; c++) {
+        const double apart = t->x[i * t->inputs + c] - t->x[j * t->inputs + c];
+        sum += apart * apart;
+      }
+      double entry = exp(-sum / (2 * t->width * t->width)) + (i == j ? JITTER : 0);
+      for (int64_t l = 0; l < j; l++) entry -= k[i * t->rows + l] * k[j * t->rows + l];
+      k[i * t->rows + j] = i == j ? sqrt(fmax(entry, JITTER)) : entry / k[j * t->rows + j];
+    }
+    t->y[i] = 0;
+    for (int64_t j = 0; j <= i; j++) t->y[i] += k[i * t->rows + j] * t->direction[j];
+  }
+}
+
+/* direction <- inputs along a random unit vector. */
+static void project(const table *t) {
+  double *const vector = t->more, squares = 0;
+  hark_task_fill_normal(t->random, 1, t->inputs, vector);
+  for (int64_t c = 0; c < t->inputs; c++) squares += vector[c] * vector[c];
+  for (int64_t i = 0; i < t->rows; i++) {
+    t->direction[i] = 0;
+    for (int64_t c = 0; c < t->inputs; c++) t->direction[i] += t->x[i * t->inputs + c] * vector[c] / sqrt(squares);
+  }
+}
+
+static void draw_waves(const table *t) {
+  double normal[2 * WAVES];
+  project(t);
+  hark_task_fill_normal(t->random, sqrt(1.0 / WAVES), 2 * WAVES, normal);
+  for (int64_t i = 0; i < t->rows; i++) {
+    t->y[i] = 0;
+    for (int k = 0; k < WAVES; k++) {
+      const double angle = 2 * PI * (k + 1) * t->direction[i] / t->width;
+      t->y[i] += normal[2 * k] * sin(angle) + normal[2 * k + 1] * cos(angle);
+    }
+  }
+}
+
+static void draw_network(const table *t) {
+  double *const in = t->more, *const bias = in + HIDDEN * t->inputs, *const out = bias + HIDDEN;
+  hark_task_fill_normal(t->random, 1 / t->width, HIDDEN * t->inputs, in);
+  hark_task_fill_normal(t->random, 1, HIDDEN, bias);
+  hark_task_fill_normal(t->random, sqrt(2.0 / HIDDEN), HIDDEN, out);
+  for (int64_t i = 0; i < t->rows; i++) {
+    t->y[i] = 0;
+    for (int h = 0; h < HIDDEN; h++) {
+      double sum = bias[h];
+      for (int64_t c = 0; c < t->inputs; c++) sum += in[h * t->inputs + c] * t->x[i * t->inputs + c];
+      t->y[i] += out[h] * tanh(sum);
+    }
+  }
+}
+
+static void draw_pieces(const table *t) {
+  const int cuts = LEAST_CUTS + hark_task_random_below(t->random, MOST_CUTS - LEAST_CUTS + 1);
+  double place[MOST_CUTS], level[MOST_CUTS + 1];
+  project(t);
+  for (int k = 0; k < cuts; k++) place[k] = 2 * hark_task_random_uniform(t->random) - 1;
+  hark_task_fill_normal(t->random, 1, cuts + 1, level);
+  for (int64_t i = 0; i < t->rows; i++) {
+    int above = 0; /* cuts below the row */
+    for (int k = 0; k < cuts; k++) above += t->direction[i] > place[k];
+    t->y[i] = level[above];
+  }
+}
+
+/* Normal noise, or of Student's t, whose variance without a scale is FREEDOM / (FREEDOM - 2). */
+static double draw_noise(const table *t, bool heavy) {
+  double normal[FREEDOM + 1], squares = 0;
+  const double deviation = sqrt(t->values->noise);
+  hark_task_fill_normal(t->random, 1, heavy ? FREEDOM + 1 : 1, normal);
+  if (!heavy) return deviation * normal[0];
+  for (int i = 1; i <= FREEDOM; i++) squares += normal[i] * normal[i];
+  return deviation * sqrt((FREEDOM - 2.0) / FREEDOM) * normal[0] / sqrt(squares / FREEDOM);
+}
+
+static size_t make(hark_task_order *order, unsigned char *out) {
+  static void (*const draw[])(const table *) = {draw_process, draw_waves, draw_network, draw_pieces, draw_process};
+  const hark_vector_values *const v = order->values;
+  table t = {.values = v, .random = &order->random, .rows = v->tokens, .inputs = v->covariates, .x = order->scratch};
+  t.y = t.x + t.rows * t.inputs;
+  t.direction = t.y + t.rows;
+  t.more = t.direction + t.rows;
+  unsigned char *end = out;
+  const int function = v->function == MIXED ? hark_task_random_below(t.random, MIXED) : v->function;
+  t.width = v->scale_least * pow(v->scale_most / v->scale_least, hark_task_random_uniform(t.random));
+  for (int64_t i = 0; i < t.rows * t.inputs; i++) t.x[i] = 2 * hark_task_random_uniform(t.random) - 1;
+  draw[function](&t);
+  for (int64_t i = 0; i < t.rows; i++) {
+    const double y = t.y[i] + draw_noise(&t, function == HEAVY);
+    end = hark_vectors_write(t.x + i * t.inputs, t.inputs, end);
+    end = hark_vectors_write(&y, 1, end);
+  }
+  return (size_t)(end - out);
+}
+
+const hark_task_generator hark_task_regression_tasks = {
+    .summary = "tables, each with its own function of the inputs: regression in context",
+    .format = "tables",
+    .parameters = "tokens covariates function scale_least scale_most noise",
+    .examples = {4000, 200, 200},
+    .settle = settle,
+    .sizes = sizes,
+    .header = header,
+    .make = make,
+};

@@ -1,0 +1,223 @@
+/* table_predictor.c - see hark/regressor.h. A pass is like one of the trainer's evaluation, over one table.
+ *
+ * All memory of a call belongs to the regressor: the rows (host and backend) and the tape's pool, measured by a shape-only run of the
+ * largest table.
+ */
+#include <hark/regressor.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "core/structs.h"
+#include "models/model.h"
+#include "models/packed_batch.h"
+#include "models/table_rows.h"
+
+enum { CONTEXT, QUERIES, PARTS };
+
+struct hark_regressor {
+  hark_context *context;
+  const hark_model *model;
+  int64_t inputs, targets; /* of a row */
+  int64_t most[PARTS];
+  hark_attention_plan **plans;
+  hark_tape *tape;
+  hark_packed_batch read;
+  hark_example_batch host; /* in `memory` */
+  float *results;          /* host, [queries, 2 targets]: a part of `memory` */
+  int64_t ranges[2 * PARTS];
+  void *memory;
+  size_t bytes;
+};
+
+static hark_status check_model(hark_context *context, const hark_model *model) {
+  const hark_architecture *const architecture = model->network->architecture;
+  if (architecture->reads_tables) return HARK_OK;
+  return hark_fail(context, HARK_UNSUPPORTED, "regressor: the model has architecture %s, expected regressor", architecture->name);
+}
+
+hark_status hark_regressor_describe(hark_context *context, const hark_model *model, int64_t *inputs, int64_t *targets) {
+  *inputs = *targets = 0;
+  HARK_TRY(check_model(context, model));
+  *inputs = model->network->config.features / 2; /* the others are marks of missing inputs */
+  *targets = model->network->config.responses;
+  return HARK_OK;
+}
+
+/* ---- making ---- */
+
+static hark_status make_host(hark_regressor *r) {
+  const size_t rows = (size_t)(r->most[CONTEXT] + r->most[QUERIES]), targets = (size_t)r->targets;
+  size_t numbers = 0, floats = 0;
+  const size_t fixed = rows * sizeof(int64_t) + targets * sizeof(hark_column_scale) + rows * 2 * sizeof(int32_t);
+  void *memory = NULL;
+  HARK_TRY(hark_size_multiply(r->context, rows, (size_t)(2 * r->inputs) + 3 * targets, &numbers)); /* the last two thirds: results */
+  HARK_TRY(hark_size_multiply(r->context, numbers, sizeof(float), &floats));
+  HARK_TRY(hark_size_add(r->context, floats, fixed, &r->bytes));
+  HARK_TRY(hark_allocate_zero(r->context, r->bytes, &memory));
+  r->memory = memory;
+  r->host.scales = memory;
+  r->host.segments = (int64_t *)(r->host.scales + targets);
+  r->host.inputs = (int32_t *)(r->host.segments + rows);
+  r->host.positions = r->host.inputs + rows;
+  r->host.features = (float *)(r->host.positions + rows);
+  r->host.responses = r->host.features + rows * (size_t)(2 * r->inputs);
+  r->results = r->host.responses + rows * targets;
+  r->host.ranges = r->ranges;
+  return HARK_OK;
+}
+
+static void set_rows(hark_regressor *r, int64_t context, int64_t queries) {
+  r->host.rows = 1;
+  r->host.context_rows = context;
+  r->host.tokens = context + queries;
+  r->host.longest = hark_max(context, queries);
+  r->ranges[0] = 0;
+  r->ranges[1] = r->ranges[2] = context;
+  r->ranges[3] = context + queries;
+  for (int64_t i = 0; i < r->host.tokens; i++) r->host.segments[i] = i >= context;
+}
+
+static hark_status pass(hark_regressor *r, hark_value *out) {
+  const hark_network *network = r->model->network;
+  hark_forward forward = {.tape = r->tape, .parameters = &network->parameters, .plans = r->plans, .rounds = true};
+  hark_network_input input = {.weight = 1};
+  hark_tape_reset(r->tape);
+  hark_tape_set_recording(r->tape, false);
+  HARK_TRY(hark_packed_batch_begin(&r->read, &r->host, &forward, &input));
+  return network->architecture->logits(r->context, network, &forward, &input, out);
+}
+
+static hark_status make(hark_regressor *r) {
+  const int64_t rows = r->most[CONTEXT] + r->most[QUERIES], longest = hark_max(r->most[CONTEXT], r->most[QUERIES]);
+  const hark_packed_extents most = {.examples = 1, .tokens = rows, .parts = PARTS, .features = 2 * r->inputs, .responses = r->targets};
+  const hark_pass_sizes sizes = {.batch = 1, .queries = longest, .keys = r->most[CONTEXT], .sequences = 1, .longest = longest};
+  hark_value out = 0;
+  HARK_TRY(make_host(r));
+  HARK_TRY(hark_packed_batch_create(r->context, &most, true, &r->read));
+  HARK_TRY(hark_network_plans_create(r->context, r->model->network, &sizes, false, &r->plans));
+  HARK_TRY(hark_tape_create(r->context, &r->tape));
+  set_rows(r, r->most[CONTEXT], r->most[QUERIES]);
+  hark_tape_set_shape_only(r->tape, true);
+  HARK_TRY(pass(r, &out));
+  hark_tape_set_shape_only(r->tape, false);
+  return hark_tape_reserve(r->tape);
+}
+
+static hark_status take_options(hark_context *context, const hark_regressor_options *given, hark_regressor_options *out) {
+  *out = (hark_regressor_options){.struct_size = sizeof *out};
+  HARK_TRY(hark_take_struct(context, "hark_regressor_options", given, HARK_LEAST_REGRESSOR_OPTIONS, out, sizeof *out));
+  if (out->context_rows < 2 || out->context_rows > INT32_MAX / 2 || out->query_rows < 1 || out->query_rows > INT32_MAX / 2)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "regressor: %" PRId64 " rows of context and %" PRId64 " queries, expected 2 to %d and 1 to %d", out->context_rows,
+                     out->query_rows, INT32_MAX / 2, INT32_MAX / 2);
+  return HARK_OK;
+}
+
+hark_status hark_regressor_create(hark_context *context, const hark_model *model, const hark_regressor_options *given,
+                                  hark_regressor **out) {
+  hark_regressor_options options;
+  void *memory = NULL;
+  *out = NULL;
+  HARK_TRY(check_model(context, model));
+  HARK_TRY(take_options(context, given, &options));
+  if (context->backend != model->backend)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "regressor: the context's backend is %s, the model's %s", context->backend->name,
+                     model->backend->name);
+  HARK_TRY(hark_allocate_zero(context, sizeof(hark_regressor), &memory));
+  hark_regressor *r = memory;
+  r->context = context;
+  r->model = model;
+  r->most[CONTEXT] = options.context_rows;
+  r->most[QUERIES] = options.query_rows;
+  hark_status status = hark_regressor_describe(context, model, &r->inputs, &r->targets);
+  if (status == HARK_OK) status = make(r);
+  if (status == HARK_OK)
+    *out = r;
+  else
+    hark_regressor_destroy(&r);
+  return status;
+}
+
+void hark_regressor_destroy(hark_regressor **regressor) {
+  if (regressor == NULL || *regressor == NULL) return;
+  hark_regressor *r = *regressor;
+  hark_context *context = r->context;
+  *regressor = NULL;
+  hark_tape_destroy(&r->tape);
+  hark_network_plans_destroy(context, r->model->network, &r->plans);
+  hark_packed_batch_destroy(context, &r->read);
+  hark_release(context, r->memory, r->bytes);
+  hark_release(context, r, sizeof *r);
+}
+
+/* ---- calls ---- */
+
+/* Rows of `columns` numbers, of which the first `inputs` may be missing. */
+static hark_status check_rows(hark_regressor *r, const char *name, const float *numbers, int64_t rows, int64_t columns) {
+  for (int64_t i = 0; i < rows * columns; i++) {
+    const bool target = i % columns >= r->inputs;
+    if (isfinite(numbers[i]) || (isnan(numbers[i]) && !target)) continue;
+    return hark_fail(r->context, HARK_INVALID_ARGUMENT, "regressor: %s %" PRId64 " of row %" PRId64 " of the %s is %s",
+                     target ? "target" : "input", target ? i % columns - r->inputs : i % columns, i / columns, name,
+                     target ? "not finite" : "infinite");
+  }
+  return HARK_OK;
+}
+
+static hark_status check_constant(hark_regressor *r, const hark_regressor_table *table) {
+  const int64_t columns = r->inputs + r->targets;
+  for (int64_t t = 0; t < r->targets && r->model->network->config.regressor.standardise; t++) {
+    bool constant = true;
+    for (int64_t i = 1; i < table->context_rows; i++)
+      constant = constant && table->context[i * columns + r->inputs + t] == table->context[r->inputs + t];
+    if (constant)
+      return hark_fail(r->context, HARK_INVALID_ARGUMENT,
+                       "regressor: target %" PRId64 " is the same in all %" PRId64 " rows of the context, expected different values", t,
+                       table->context_rows);
+  }
+  return HARK_OK;
+}
+
+static hark_status take_table(hark_regressor *r, const hark_regressor_table *table) {
+  const int64_t n = table->context_rows, m = table->query_rows, columns = r->inputs + r->targets;
+  if (n < 2 || n > r->most[CONTEXT] || m < 1 || m > r->most[QUERIES])
+    return hark_fail(r->context, HARK_INVALID_ARGUMENT,
+                     "regressor: %" PRId64 " rows of context and %" PRId64 " queries, expected 2 to %" PRId64 " and 1 to %" PRId64, n, m,
+                     r->most[CONTEXT], r->most[QUERIES]);
+  if (table->context == NULL || table->queries == NULL)
+    return hark_fail(r->context, HARK_INVALID_ARGUMENT, "regressor: no %s", table->context == NULL ? "context" : "queries");
+  HARK_TRY(check_rows(r, "context", table->context, n, columns));
+  HARK_TRY(check_rows(r, "queries", table->queries, m, r->inputs));
+  HARK_TRY(check_constant(r, table));
+  const hark_table_block known = {r->host.features, r->host.responses, n}, asked = {r->host.features + 2 * n * r->inputs, NULL, m};
+  for (int64_t i = 0; i < n; i++) hark_table_put(table->context + i * columns, r->inputs, r->targets, &known, i);
+  for (int64_t i = 0; i < m; i++) hark_table_put(table->queries + i * r->inputs, r->inputs, r->targets, &asked, i);
+  hark_table_scale(r->model->network->config.regressor.standardise, r->inputs, r->targets, &known, &asked, r->host.scales);
+  memset(r->host.responses + n * r->targets, 0, (size_t)(m * r->targets) * sizeof(float));
+  set_rows(r, n, m);
+  return hark_packed_batch_write(r->context, &r->read, &r->host);
+}
+
+hark_status hark_regressor_run(hark_regressor *r, const hark_regressor_table *given, float *mean, float *variance) {
+  hark_regressor_table table = {.struct_size = sizeof table};
+  hark_value out = 0;
+  HARK_TRY(hark_take_struct(r->context, "hark_regressor_table", given, HARK_LEAST_REGRESSOR_TABLE, &table, sizeof table));
+  if (mean == NULL || variance == NULL)
+    return hark_fail(r->context, HARK_INVALID_ARGUMENT, "regressor: no room for the %s", mean == NULL ? "means" : "variances");
+  HARK_TRY(take_table(r, &table));
+  HARK_TRY(pass(r, &out));
+  HARK_TRY(hark_tensor_read(r->context, hark_tape_tensor(r->tape, out), r->results));
+  for (int64_t i = 0; i < table.query_rows * r->targets; i++) {
+    const int64_t row = i / r->targets, t = i % r->targets;
+    const hark_column_scale *const scale = &r->host.scales[t];
+    const double deviation = exp(0.5 * r->results[(2 * row + 1) * r->targets + t]) * scale->deviation;
+    mean[i] = (float)(r->results[2 * row * r->targets + t] * scale->deviation + scale->mean);
+    variance[i] = (float)(deviation * deviation);
+    if (!isfinite(mean[i]) || !isfinite(variance[i]))
+      return hark_fail(r->context, HARK_NOT_FINITE, "regressor: the prediction of target %" PRId64 " of query %" PRId64 " is not finite", t,
+                       row);
+  }
+  return HARK_OK;
+}

@@ -1,0 +1,255 @@
+/* test_regressor.c - regressors by the command: training learns more than the baselines know; evaluation, prediction and the library agree;
+ * the same bytes for any number of threads; tables with missing values, more columns and other units; what is refused. */
+#include <hark/predictor.h>
+#include <hark/regressor.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common.h"
+#include "data/tables/table.h"
+#include "support/cmocka_all.h"
+#include "support/setups.h"
+#include "support/train/command_place.h"
+
+#define TRAIN                                                                                                                              \
+  "train --architecture regressor --format examples --data tasks --context 40 --data.context_least 4 --data.queries 8 --width 16 --heads " \
+  "2 --layers 1 --processes 4 --process-features 2 --batch 4 --lr 3e-3 --log-every 20 --threads 1 "
+enum { KNOWN = 30, ASKED = 7, TABLE_BYTES = 4096 };
+
+static char folder[TEST_PATH_BYTES];
+static test_output output;
+
+static void expect(const char *words, int code, const char *in_out, const char *in_err) {
+  command_expect(folder, words, code, in_out, in_err, &output);
+}
+
+static double input_of(int row) { return sin(12.9898 * row) * 0.9; }
+static double target_of(int row) { return cos(3 * input_of(row)); }
+
+/* Rows first .. first + count of a table. */
+static void write_table(const char *name, int first, int count) {
+  char text[TABLE_BYTES] = "x,y\n";
+  for (int i = first; i < first + count; i++)
+    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%.9g,%.9g\n", input_of(i), target_of(i));
+  test_file_write_text(folder, name, text);
+}
+
+static int begin(void **state) {
+  (void)state;
+  command_place_open(folder);
+  expect(
+      "data make regression-tasks --tokens 40 --covariates 2 --noise 0.01 --scale-least 0.4 --training 400 --validation 20 --test 20 "
+      "--out tasks",
+      HARK_EXIT_DONE, "", "");
+  expect(TRAIN "--steps 120 --out run", HARK_EXIT_DONE, "step 120", "");
+  write_table("known.csv", 0, KNOWN);
+  write_table("new.csv", KNOWN, ASKED);
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  command_place_close(folder, &output);
+  return 0;
+}
+
+/* The table that a call printed. */
+static hark_table *table_of(hark_context *context, const char *words) {
+  hark_table *table = NULL;
+  expect(words, HARK_EXIT_DONE, "", "");
+  assert_fine(context, hark_table_open(context, test_file_write_text(folder, "printed.csv", output.out), &table));
+  return table;
+}
+
+static const double *column(const hark_table *table, const char *name) {
+  const int32_t index = hark_table_find(table, name);
+  if (index < 0) fail_msg("no column \"%s\"", name);
+  return table->columns[index].numbers;
+}
+
+#define PREDICT "predict run --context-table known.csv --query new.csv --target y "
+
+static double member(const json_t *line, const char *predictor, const char *key) {
+  return command_number(json_object_get(line, predictor), key);
+}
+
+static void training_beats_the_baselines(void **state) {
+  (void)state;
+  expect("eval run --part test --json", HARK_EXIT_DONE, "\"coverage_90\"", "");
+  json_t *const line = command_json(&output);
+  const double loss = member(line, "model", "loss");
+  assert_true(loss < member(line, "linear", "loss") - 0.15);
+  assert_true(member(line, "linear", "loss") < member(line, "mean", "loss"));
+  assert_true(member(line, "model", "root_mean_square_error") < 0.9 * member(line, "linear", "root_mean_square_error"));
+  assert_true(member(line, "model", "coverage_90") > 0.75);
+  assert_true(command_number(line, "loss") == loss);
+  json_decref(line);
+}
+
+static void predictions_follow_the_function(void **state) {
+  (void)state;
+  hark_context *const context = test_reference_open();
+  hark_table *const table = table_of(context, PREDICT);
+  const double *const mean = column(table, "predicted"), *const deviation = column(table, "deviation"),
+                      *const lower = column(table, "lower"), *const upper = column(table, "upper"), *const target = column(table, "target");
+  assert_int_equal(table->rows, ASKED);
+  for (int i = 0; i < ASKED; i++) {
+    assert_true(fabs(target[i] - target_of(KNOWN + i)) < 1e-6);
+    assert_true(fabs(mean[i] - target[i]) < 0.4);
+    assert_true(deviation[i] > 0 && deviation[i] < 1);
+    assert_true(fabs(upper[i] - mean[i] - 1.6448536 * deviation[i]) < 1e-5 && fabs(mean[i] - lower[i] - 1.6448536 * deviation[i]) < 1e-5);
+  }
+  hark_table *const half = table_of(context, PREDICT "--interval 0.5");
+  for (int i = 0; i < ASKED; i++) assert_true(fabs(column(half, "upper")[i] - mean[i] - 0.6744898 * deviation[i]) < 1e-5);
+  hark_table_close(context, (hark_table *[]){half});
+  hark_table_close(context, (hark_table *[]){table});
+  test_setup_close(context);
+}
+
+/* hark/regressor.h has the numbers of the command. */
+static void the_library_predicts_the_same(void **state) {
+  (void)state;
+  hark_context *const context = test_reference_open();
+  hark_table *const table = table_of(context, PREDICT "--backend reference");
+  float known[KNOWN * 3], asked[ASKED * 2], mean[ASKED], variance[ASKED];
+  for (int i = 0; i < KNOWN; i++) {
+    known[3 * i] = (float)input_of(i);
+    known[3 * i + 1] = 0;
+    known[3 * i + 2] = (float)target_of(i);
+  }
+  for (int i = 0; i < ASKED; i++) {
+    asked[2 * i] = (float)input_of(KNOWN + i);
+    asked[2 * i + 1] = 0;
+  }
+  char path[TEST_PATH_BYTES];
+  (void)snprintf(path, sizeof path, "%.200s/run", folder);
+  hark_model *model = NULL;
+  hark_regressor *regressor = NULL;
+  int64_t inputs, targets;
+  const hark_regressor_options options = {.struct_size = sizeof options, .context_rows = KNOWN, .query_rows = ASKED};
+  hark_regressor_table rows = {.struct_size = sizeof rows, .context_rows = KNOWN, .query_rows = ASKED, .context = known, .queries = asked};
+  assert_fine(context, hark_model_load(context, path, NULL, &model));
+  assert_fine(context, hark_regressor_describe(context, model, &inputs, &targets));
+  assert_int_equal(inputs, 2);
+  assert_int_equal(targets, 1);
+  assert_fine(context, hark_regressor_create(context, model, &options, &regressor));
+  for (int times = 0; times < 2; times++) assert_fine(context, hark_regressor_run(regressor, &rows, mean, variance));
+  for (int i = 0; i < ASKED; i++) {
+    assert_true(fabs(mean[i] - column(table, "predicted")[i]) < 1e-4);
+    assert_true(fabs(sqrt(variance[i]) - column(table, "deviation")[i]) < 1e-4);
+  }
+  rows.context_rows = 1;
+  assert_int_equal(hark_regressor_run(regressor, &rows, mean, variance), HARK_INVALID_ARGUMENT);
+  assert_non_null(strstr(hark_context_message(context), "1 rows of context and 7 queries, expected 2 to 30 and 1 to 7"));
+  rows.context_rows = KNOWN;
+  known[5] = NAN;
+  assert_int_equal(hark_regressor_run(regressor, &rows, mean, variance), HARK_INVALID_ARGUMENT);
+  assert_non_null(strstr(hark_context_message(context), "target 0 of row 1 of the context is not finite"));
+  hark_regressor_destroy(&regressor);
+  hark_predictor *predictor = NULL;
+  assert_int_equal(hark_predictor_create(context, model, NULL, &predictor), HARK_UNSUPPORTED);
+  hark_model_destroy(context, &model);
+  hark_table_close(context, (hark_table *[]){table});
+  test_setup_close(context);
+}
+
+static void threads_do_not_change_a_byte(void **state) {
+  (void)state;
+  expect(PREDICT "--threads 1", HARK_EXIT_DONE, "predicted", "");
+  char *const one = strdup(output.out);
+  expect(PREDICT "--threads 3", HARK_EXIT_DONE, "predicted", "");
+  assert_string_equal(output.out, one);
+  free(one);
+}
+
+/* Other units and orders of columns, and a column that is always missing, change the predictions only by rounding. */
+static void units_and_order_have_no_effect(void **state) {
+  (void)state;
+  hark_context *const context = test_reference_open();
+  hark_table *const plain = table_of(context, PREDICT);
+  char known[TABLE_BYTES] = "y,x,z\n", text[TABLE_BYTES] = "z;x;name\n";
+  for (int i = 0; i < KNOWN; i++)
+    (void)snprintf(known + strlen(known), sizeof known - strlen(known), "%.9g,%.9g,NA\n", target_of(i), input_of(i));
+  test_file_write_text(folder, "known2.csv", known);
+  for (int i = KNOWN; i < KNOWN + ASKED; i++)
+    (void)snprintf(text + strlen(text), sizeof text - strlen(text), ";%.9g;row %d\n", input_of(i), i);
+  test_file_write_text(folder, "new2.csv", text);
+  hark_table *const other = table_of(context, "predict run --context-table known2.csv --query new2.csv --target y");
+  assert_int_equal(hark_table_find(other, "target"), -1);
+  for (int i = 0; i < ASKED; i++) assert_true(fabs(column(other, "predicted")[i] - column(plain, "predicted")[i]) < 0.2);
+  char scaled[TABLE_BYTES] = "x,y\n", asked[TABLE_BYTES] = "x\n";
+  for (int i = 0; i < KNOWN; i++)
+    (void)snprintf(scaled + strlen(scaled), sizeof scaled - strlen(scaled), "%.12g,%.12g\n", 1000 * input_of(i) - 7, 5 * target_of(i) + 3);
+  for (int i = KNOWN; i < KNOWN + ASKED; i++)
+    (void)snprintf(asked + strlen(asked), sizeof asked - strlen(asked), "%.12g\n", 1000 * input_of(i) - 7);
+  test_file_write_text(folder, "scaled.csv", scaled);
+  test_file_write_text(folder, "asked.csv", asked);
+  hark_table *const units = table_of(context, "predict run --context-table scaled.csv --query asked.csv --target y");
+  for (int i = 0; i < ASKED; i++) {
+    assert_true(fabs(column(units, "predicted")[i] - (5 * column(plain, "predicted")[i] + 3)) < 2e-3);
+    assert_true(fabs(column(units, "deviation")[i] - 5 * column(plain, "deviation")[i]) < 2e-3);
+  }
+  hark_table_close(context, (hark_table *[]){units});
+  hark_table_close(context, (hark_table *[]){other});
+  hark_table_close(context, (hark_table *[]){plain});
+  test_setup_close(context);
+}
+
+static void bad_tables_are_refused(void **state) {
+  (void)state;
+  const struct {
+    const char *context, *query, *words;
+    int code;
+    const char *message;
+  } cases[] = {
+      {"x,y\n1,2\n3,4\n", "x\n1\n", "--target z", HARK_EXIT_USAGE, "has no column \"z\""},
+      {"x,y\n1,2\n3,4\n", "w\n1\n", "--target y", HARK_EXIT_USAGE, "has no column \"x\""},
+      {"x,y\n1,2\n3,4\n", "x\n1\n", "--target x,y", HARK_EXIT_USAGE, "the model predicts 1 target"},
+      {"x,y\nred,2\n3,4\n", "x\n1\n", "--target y", HARK_EXIT_BAD_INPUT, "c.csv:2: column \"x\""},
+      {"x,y\n1,2\n3,\n", "x\n1\n", "--target y", HARK_EXIT_BAD_INPUT, "c.csv:3: column \"y\": the target is missing"},
+      {"x,y\n1,2\n3,2\n", "x\n1\n", "--target y", HARK_EXIT_USAGE, "is the same in all 2 rows of the context"},
+      {"x,y\n1,2\n", "x\n1\n", "--target y", HARK_EXIT_BAD_INPUT, "1 row, expected at least 2 rows"},
+      {"a,b,c,y\n1,2,3,4\n4,3,2,1\n", "a,b,c\n1,2,3\n", "--target y", HARK_EXIT_USAGE, "the model reads at most 2"},
+      {"x,y\n1,2\n3e39,4\n", "x\n1\n", "--target y", HARK_EXIT_BAD_INPUT, "c.csv:3: a number is beyond the range of 32 bits"},
+      {"x,y\n1,2\n3,4\n", "x\n1\n", "--target y --interval 1", HARK_EXIT_USAGE, "interval"},
+      {"x,y\n1,2\n3,4\n", "x\n1\n", "", HARK_EXIT_USAGE, "expected --context-table FILE, --query FILE and --target NAME"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char words[TEST_PATH_BYTES];
+    test_file_write_text(folder, "c.csv", cases[i].context);
+    test_file_write_text(folder, "q.csv", cases[i].query);
+    (void)snprintf(words, sizeof words, "predict run --context-table c.csv --query q.csv %s -o out.csv", cases[i].words);
+    expect(words, cases[i].code, "", cases[i].message);
+    (void)snprintf(words, sizeof words, "%.200s/out.csv", folder);
+    assert_null(fopen(words, "rb"));
+  }
+  expect("train --architecture regressor --data new.csv --steps 1 --out no", HARK_EXIT_USAGE, "", "regressor reads tables");
+  expect(TRAIN "--data.context_least 39 --steps 1 --out no", HARK_EXIT_USAGE, "", "has 40 rows, expected at least 47");
+}
+
+/* Duplicate rows are two observations: the deviation there is smaller. */
+static void duplicates_are_observations(void **state) {
+  (void)state;
+  hark_context *const context = test_reference_open();
+  test_file_write_text(folder, "c.csv", "x,y\n-1,1\n0,0\n1,1\n");
+  test_file_write_text(folder, "d.csv", "x,y\n-1,1\n0,0\n1,1\n-1,1\n0,0\n1,1\n-1,1\n0,0\n1,1\n");
+  test_file_write_text(folder, "q.csv", "x\n0\n");
+  hark_table *const once = table_of(context, "predict run --context-table c.csv --query q.csv --target y");
+  hark_table *const thrice = table_of(context, "predict run --context-table d.csv --query q.csv --target y");
+  assert_true(column(thrice, "deviation")[0] < column(once, "deviation")[0]);
+  hark_table_close(context, (hark_table *[]){thrice});
+  hark_table_close(context, (hark_table *[]){once});
+  test_setup_close(context);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(training_beats_the_baselines),   cmocka_unit_test(predictions_follow_the_function),
+      cmocka_unit_test(the_library_predicts_the_same),  cmocka_unit_test(threads_do_not_change_a_byte),
+      cmocka_unit_test(units_and_order_have_no_effect), cmocka_unit_test(bad_tables_are_refused),
+      cmocka_unit_test(duplicates_are_observations),
+  };
+  return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,251 @@
+/* test_tables.c - tables as examples: files against what was written and files that are refused; samples, whose rows are different rows of
+ * their table and whose columns are scaled by their context; missing inputs; tables with too few rows; the generator. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/examples/example_batches.h"
+#include "data/formats/table_file.h"
+#include "support/cmocka_all.h"
+#include "support/train/task_place.h"
+#include "train/evaluate_examples.h"
+
+enum { ROWS = 11, INPUTS = 2, TARGETS = 1, COLUMNS = INPUTS + TARGETS, COUNT = 4, RECORD = ROWS * COLUMNS };
+#define FILE_BYTES (HARK_VECTORS_HEADER_BYTES + COUNT * RECORD * sizeof(float))
+
+/* Row n of table t: inputs 100 t + n and n^2, target -n; input 1 of row 3 is missing. */
+static float number_of(int t, int row, int column) {
+  if (column == 1 && row == 3) return NAN;
+  return column == 0 ? (float)(100 * t + row) : column == 1 ? (float)(row * row) : (float)-row;
+}
+
+static void fill(unsigned char *bytes) {
+  hark_vectors_header(HARK_TABLES_MAGIC, ROWS, INPUTS, TARGETS, COUNT, bytes);
+  for (int i = 0; i < COUNT * RECORD; i++) {
+    const float number = number_of(i / RECORD, i % RECORD / COLUMNS, i % COLUMNS);
+    memcpy(bytes + HARK_VECTORS_HEADER_BYTES + (size_t)i * sizeof number, &number, sizeof number);
+  }
+}
+
+static hark_status open_file(const task_place *f, const void *bytes, size_t count, hark_examples **out) {
+  const char *const path = test_file_write(f->folder, "a.tables", bytes, count);
+  const hark_examples_settings settings = {.format = "tables", .paths = &path, .path_count = 1};
+  return hark_examples_open(f->context, &settings, out);
+}
+
+static hark_examples *open_tables(const task_place *f) {
+  unsigned char bytes[FILE_BYTES];
+  hark_examples *e = NULL;
+  fill(bytes);
+  assert_fine(f->context, open_file(f, bytes, sizeof bytes, &e));
+  return e;
+}
+
+static void tables_come_back(void **state) {
+  const task_place *const f = *state;
+  hark_examples *e = open_tables(f);
+  assert_int_equal(hark_examples_target_kind(e), HARK_TARGET_ROWS);
+  assert_int_equal(hark_examples_features(e), COLUMNS);
+  assert_int_equal(hark_examples_responses(e), TARGETS);
+  assert_int_equal(hark_examples_count(e, HARK_SPLIT_TRAINING).examples, COUNT);
+  for (int t = 0; t < COUNT; t++) {
+    const float *const table = hark_examples_table(e, HARK_SPLIT_TRAINING, t);
+    assert_non_null(table);
+    for (int i = 0; i < RECORD; i++) {
+      const float expected = number_of(t, i / COLUMNS, i % COLUMNS);
+      assert_true(table[i] == expected || (isnan(table[i]) && isnan(expected)));
+    }
+  }
+  assert_null(hark_examples_table(e, HARK_SPLIT_TRAINING, COUNT));
+  hark_examples_close(f->context, &e);
+}
+
+static void bad_files_are_refused(void **state) {
+  const task_place *const f = *state;
+  const float infinite = INFINITY, missing = NAN;
+  const struct {
+    size_t at;
+    const void *bytes;
+    size_t count;
+    const char *message;
+  } cases[] = {
+      {0, "HARKVECS", 8, "is neither a file of tables (\"HARKTABL\") nor a table in CSV"},
+      {HARK_VECTORS_HEADER_BYTES + 4, &infinite, 4, "an input that is not finite at byte offset 36"},
+      {HARK_VECTORS_HEADER_BYTES + 8, &missing, 4, "a target that is not finite at byte offset 40"},
+      {20, "\0\0\0\0", 4, "number of targets"},
+      {12, "\x0c\0\0\0", 4, "bytes, expected"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    unsigned char bytes[FILE_BYTES];
+    hark_examples *e = NULL;
+    fill(bytes);
+    memcpy(bytes + cases[i].at, cases[i].bytes, cases[i].count);
+    assert_int_equal(open_file(f, bytes, sizeof bytes, &e), HARK_BAD_FILE);
+    if (strstr(hark_context_message(f->context), cases[i].message) == NULL)
+      fail_msg("\"%s\", expected \"%s\"", hark_context_message(f->context), cases[i].message);
+    assert_null(e);
+  }
+}
+
+static hark_example_batches describe(const task_place *f, const hark_examples *e, hark_table_split split) {
+  const hark_example_batches_settings settings = {.split = HARK_SPLIT_TRAINING,
+                                                  .order = HARK_ORDER_SEQUENTIAL,
+                                                  .seed = 3,
+                                                  .longest = ROWS,
+                                                  .named_for = "model.context",
+                                                  .tables = split};
+  hark_example_batches batches;
+  assert_fine(f->context, hark_example_batches_create(f->context, e, &settings, &batches));
+  return batches;
+}
+
+/* Without scales, rows are recognised by their numbers: every row occurs at most once, and the batch is in order. */
+static void samples_are_rows_of_their_table(void **state) {
+  const task_place *const f = *state;
+  hark_examples *e = open_tables(f);
+  const hark_example_batches batches = describe(f, e, (hark_table_split){.least = 2, .most = 6, .queries = 3});
+  hark_example_room room;
+  bool sizes[ROWS + 1] = {false};
+  assert_fine(f->context, hark_example_room_open(f->context, &batches, COUNT, &room));
+  const hark_example_batch *const b = &room.batch;
+  for (int64_t first = 0; first < 40 * COUNT; first += COUNT) {
+    int64_t real = 0;
+    assert_fine(f->context, hark_example_batches_targets(f->context, &batches, first, COUNT, b->targets, &real));
+    assert_fine(f->context, hark_example_batches_read(f->context, &batches, first, COUNT, &room.batch));
+    assert_int_equal(real, 3 * COUNT);
+    assert_int_equal(b->real, real);
+    assert_int_equal(b->tokens, b->context_rows + real);
+    for (int t = 0; t < COUNT; t++) {
+      bool seen[ROWS] = {false};
+      const int64_t *const ranges = b->ranges + 4 * t, n = ranges[1] - ranges[0];
+      assert_true(n >= 2 && n <= 6);
+      sizes[n] = true;
+      assert_int_equal(ranges[0], t == 0 ? 0 : ranges[-3]);
+      assert_int_equal(ranges[2], t == 0 ? b->context_rows : ranges[-1]);
+      assert_int_equal(ranges[3] - ranges[2], 3);
+      for (int part = 0; part < 2; part++)
+        for (int64_t row = ranges[2 * part]; row < ranges[2 * part + 1]; row++) {
+          const int source = (int)-b->responses[row];
+          assert_in_range(source, 0, ROWS - 1);
+          assert_false(seen[source]);
+          seen[source] = true;
+          assert_true(b->features[4 * row] == number_of(t, source, 0));
+          assert_true(b->features[4 * row + 1] == (source == 3 ? 0 : number_of(t, source, 1)));
+          assert_true(b->features[4 * row + 2] == 0 && b->features[4 * row + 3] == (source == 3));
+        }
+    }
+  }
+  for (int n = 2; n <= 6; n++) assert_true(sizes[n]);
+  hark_example_room_close(f->context, &room);
+  hark_examples_close(f->context, &e);
+}
+
+/* Of every column in the context the mean is 0 and the deviation 1, and targets are restored by their scale. */
+static void columns_are_scaled_by_the_context(void **state) {
+  const task_place *const f = *state;
+  hark_examples *e = open_tables(f);
+  const hark_example_batches batches = describe(f, e, (hark_table_split){.least = 5, .queries = 0, .standardise = true});
+  hark_example_room room;
+  assert_fine(f->context, hark_example_room_open(f->context, &batches, COUNT, &room));
+  const hark_example_batch *const b = &room.batch;
+  assert_fine(f->context, hark_example_batches_read(f->context, &batches, 7, COUNT, &room.batch));
+  for (int t = 0; t < COUNT; t++) {
+    const int64_t *const ranges = b->ranges + 4 * t;
+    const hark_column_scale *const scale = &b->scales[t];
+    assert_int_equal(ranges[1] - ranges[0] + ranges[3] - ranges[2], ROWS);
+    for (int c = 0; c < COLUMNS; c++) {
+      double sum = 0, squares = 0, present = 0;
+      for (int64_t row = ranges[0]; row < ranges[1]; row++) {
+        const double x = c < INPUTS ? b->features[4 * row + c] : b->responses[row];
+        if (c == 1 && b->features[4 * row + 3] == 1) continue;
+        sum += x;
+        squares += x * x;
+        present++;
+      }
+      assert_true(fabs(sum / present) < 1e-5 && fabs(squares / present - 1) < 1e-5);
+    }
+    for (int64_t row = ranges[2]; row < ranges[3]; row++) {
+      const double target = b->responses[row] * scale->deviation + scale->mean;
+      assert_true(fabs(target - nearbyint(target)) < 1e-5 && target <= 1e-5 && target > -ROWS);
+    }
+  }
+  hark_example_room_close(f->context, &room);
+  hark_examples_close(f->context, &e);
+}
+
+/* A constant column is only shifted, and a column without values stays 0. */
+static void columns_without_scale(void **state) {
+  (void)state;
+  float known[] = {4, NAN, 1, 0, 0, 4, NAN, 3, 0, 0}, inputs[8] = {0}, targets[2], query[4] = {6, 5, 0, 0};
+  const hark_table_block context = {inputs, targets, 2}, asked = {query, NULL, 1};
+  hark_column_scale scale;
+  for (int row = 0; row < 2; row++) hark_table_put(known + 5 * row, 2, 1, &context, row);
+  hark_table_scale(true, 2, 1, &context, &asked, &scale);
+  for (int row = 0; row < 2; row++) {
+    assert_true(inputs[4 * row] == 0 && inputs[4 * row + 1] == 0 && inputs[4 * row + 2] == 0 && inputs[4 * row + 3] == 1);
+    assert_true(targets[row] == (row == 0 ? -1 : 1));
+  }
+  assert_true(scale.mean == 2 && scale.deviation == 1);
+  assert_true(query[0] == 2 && query[1] == 5 && query[2] == 0 && query[3] == 0);
+}
+
+static void short_tables_are_refused(void **state) {
+  const task_place *const f = *state;
+  hark_examples *e = open_tables(f);
+  hark_example_batches_settings settings = {.split = HARK_SPLIT_TRAINING,
+                                            .order = HARK_ORDER_SEQUENTIAL,
+                                            .longest = ROWS,
+                                            .named_for = "model.context",
+                                            .tables = {.least = 8, .queries = 4}};
+  hark_example_batches batches;
+  assert_int_equal(hark_example_batches_create(f->context, e, &settings, &batches), HARK_BAD_CONFIGURATION);
+  assert_non_null(strstr(hark_context_message(f->context),
+                         "training table 1 has 11 rows, expected at least 12: data.context_least 8 and 4 to predict"));
+  settings.tables.queries = 3;
+  assert_fine(f->context, hark_example_batches_create(f->context, e, &settings, &batches));
+  hark_examples_close(f->context, &e);
+}
+
+/* With a long length scale and little noise, targets of near inputs are nearly equal; with a short one they are not. */
+static void generated_functions_have_their_length_scale(void **state) {
+  const task_place *const f = *state;
+  double apart[2];
+  for (int i = 0; i < 2; i++) {
+    const char *const scale = i == 0 ? "0.02" : "1";
+    const made_task t = {.name = "regression-tasks",
+                         .seed = 1,
+                         .examples = {40, 0, 0},
+                         .options = {"tokens", "64", "covariates", "1", "noise", "1e-4", "scale_least", scale, "scale_most", scale}};
+    task_make(f, i == 0 ? "short" : "long", &t);
+    hark_examples *e = task_open(f, i == 0 ? "short" : "long");
+    double sum = 0;
+    int64_t pairs = 0;
+    for (int64_t n = 0; n < 40; n++) {
+      const float *const table = hark_examples_table(e, HARK_SPLIT_TRAINING, n);
+      for (int a = 0; a < 64; a++)
+        for (int b = 0; b < a; b++) {
+          if (fabsf(table[2 * a] - table[2 * b]) > 0.1F || fabsf(table[2 * a] - table[2 * b]) < 0.08F) continue;
+          sum += pow(table[2 * a + 1] - table[2 * b + 1], 2);
+          pairs++;
+        }
+    }
+    assert_true(pairs > 500);
+    apart[i] = sum / (double)pairs;
+    hark_examples_close(f->context, &e);
+  }
+  assert_true(apart[0] > 1.2);  /* 2 (1 - exp(-.09^2 / (2 .02^2))) = 2 */
+  assert_true(apart[1] < 0.03); /* 2 (1 - exp(-.09^2 / 2)) = .008 */
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TASK_TEST(tables_come_back),
+      TASK_TEST(bad_files_are_refused),
+      TASK_TEST(samples_are_rows_of_their_table),
+      TASK_TEST(columns_are_scaled_by_the_context),
+      TASK_TEST(columns_without_scale),
+      TASK_TEST(short_tables_are_refused),
+      TASK_TEST(generated_functions_have_their_length_scale),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
