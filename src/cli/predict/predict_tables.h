@@ -10,7 +10,7 @@ typedef struct hark_predict_tables {
   double interval;                      /* probability of the intervals, in (0, 1) */
 } hark_predict_tables;
 
-/* Writes a row for every row of the query: means, deviations and intervals of the targets, and the targets themselves if the query has them.
+/* Writes a row for every row of the query: means, deviations and intervals of the targets, and the targets if the query has them.
  * Errors: HARK_BAD_FILE for tables with file, line and column, HARK_BAD_CONFIGURATION (columns that do not exist, more inputs or targets
  * than the model reads), those of hark_regressor_run(). */
 HARK_MUST_CHECK hark_status hark_predict_table(hark_invocation *call, const hark_config *config, const hark_opened_run *opened,
