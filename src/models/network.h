@@ -9,7 +9,7 @@
  * blocks.N.attention.{query,key,value,output,forget}.{weight,bias}, blocks.N.attention.{log_ridge,log_sigma} [heads],
  * blocks.N.feed_forward_norm.{weight,bias}, blocks.N.feed_forward.{gate,up,down}.{weight,bias},
  * positional.parameters or blocks.N.attention.positional.parameters [K, P],
-  * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, and those of the architecture's head. The local
+ * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, and those of the architecture's head. The local
  * blocks of ahca are local.N with the same parts. Regressors: regressor.h.
  */
 #ifndef HARK_MODELS_NETWORK_H
@@ -117,8 +117,8 @@ void hark_network_destroy(hark_context *context, hark_network **network);
 HARK_MUST_CHECK hark_status hark_network_row_unit(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes,
                                                   int64_t *unit);
 
-/* One attention plan per block of the stack, of ahca's local blocks or of a regressor, whose head has one more; NULL for layers without one.
- * Destroyed with the same network. */
+/* One attention plan per block of the stack, of ahca's local blocks or of a regressor, whose head has one more; NULL for layers without
+ * one. Destroyed with the same network. */
 HARK_MUST_CHECK hark_status hark_network_plans_create(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes,
                                                       bool training, hark_attention_plan ***out);
 /* The same, for rectangular passes of at most these sizes. */
