@@ -1,12 +1,14 @@
 /* example_batch.h - examples packed one after the other in host memory, as a network reads them. data/examples/example_batches.h fills it.
  *
-   * Legend: P parts of an example, T tokens of the batch. A table has two parts, its rows of context and its queries. The context of all
+ * Legend: P parts of an example, T tokens of the batch. A table has two parts, its rows of context and its queries. The context of all
  * tables comes first, then all queries, in the same order of tables.
  */
 #ifndef HARK_MODELS_EXAMPLE_BATCH_H
 #define HARK_MODELS_EXAMPLE_BATCH_H
 
 #include <stdint.h>
+
+#define HARK_TABLE_PARTS 2 /* of a table: context and queries */
 
 /* What the numbers of a column of a table are shifted and divided by. */
 typedef struct hark_column_scale {
@@ -25,7 +27,7 @@ typedef struct hark_example_batch {
   float *responses;            /* [rows, responses], in place of targets; of tables [T, responses] */
   hark_column_scale *scales;   /* of tables: [rows, responses], by which targets were scaled */
   int64_t context_rows;        /* of tables: rows of context, which come first; the others are queries. Otherwise 0 */
-  int64_t real;                /* number of targets other than HARK_TARGET_IGNORED */
+  int64_t real;                /* number of targets other than HARK_TARGET_IGNORED; of tables the numbers to predict */
   int64_t longest;             /* tokens of the longest sequence of this batch */
 } hark_example_batch;
 

@@ -9,7 +9,7 @@
  * blocks.N.attention.{query,key,value,output,forget}.{weight,bias}, blocks.N.attention.{log_ridge,log_sigma} [heads],
  * blocks.N.feed_forward_norm.{weight,bias}, blocks.N.feed_forward.{gate,up,down}.{weight,bias},
  * positional.parameters or blocks.N.attention.positional.parameters [K, P],
-  * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, and those of the architecture's head. The local
+ * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, and those of the architecture's head. The local
  * blocks of ahca are local.N with the same parts. Regressors: regressor.h.
  */
 #ifndef HARK_MODELS_NETWORK_H

@@ -169,13 +169,13 @@ static hark_status check_rows(hark_regressor *r, const char *name, const float *
 static hark_status check_constant(hark_regressor *r, const hark_regressor_table *table) {
   const int64_t columns = r->inputs + r->targets;
   for (int64_t t = 0; t < r->targets && r->model->network->config.regressor.standardise; t++) {
-    bool constant = true;
-    for (int64_t i = 1; i < table->context_rows; i++)
-      constant = constant && table->context[i * columns + r->inputs + t] == table->context[r->inputs + t];
+    bool constant;
+    (void)hark_column_scale_of(table->context + r->inputs + t, columns, table->context_rows, &constant);
     if (constant)
       return hark_fail(r->context, HARK_INVALID_ARGUMENT,
-                       "regressor: target %" PRId64 " is the same in all %" PRId64 " rows of the context, expected different values", t,
-                       table->context_rows);
+                       "regressor: target %" PRId64 " is the same in all %" PRId64
+                       " rows of the context (in numbers of 32 bits), expected different values",
+                       t, table->context_rows);
   }
   return HARK_OK;
 }

@@ -7,7 +7,7 @@
 /* A constant's deviation is the rounding of its mean. */
 #define CONSTANT_DEVIATION 1e-7
 
-hark_column_scale hark_column_scale_of(const float *numbers, int64_t stride, int64_t count) {
+hark_column_scale hark_column_scale_of(const float *numbers, int64_t stride, int64_t count, bool *constant) {
   double sum = 0, squares = 0, present = 0;
   for (int64_t i = 0; i < count; i++) {
     if (isnan(numbers[i * stride])) continue;
@@ -20,7 +20,9 @@ hark_column_scale hark_column_scale_of(const float *numbers, int64_t stride, int
     if (!isnan(apart)) squares += apart * apart;
   }
   const double deviation = present > 0 ? sqrt(squares / present) : 0;
-  return (hark_column_scale){mean, deviation > fabs(mean) * CONSTANT_DEVIATION ? deviation : 1};
+  const bool varies = deviation > fabs(mean) * CONSTANT_DEVIATION;
+  if (constant != NULL) *constant = !varies;
+  return (hark_column_scale){mean, varies ? deviation : 1};
 }
 
 void hark_table_put(const float *row, int64_t inputs, int64_t responses, const hark_table_block *block, int64_t to) {
@@ -46,14 +48,14 @@ void hark_table_scale(bool standardise, int64_t inputs, int64_t responses, const
   const hark_table_block *const blocks[] = {context, queries};
   hark_column_scale scale = {0, 1};
   for (int64_t c = 0; c < inputs; c++) {
-    if (standardise) scale = hark_column_scale_of(context->inputs + c, 2 * inputs, context->rows);
+    if (standardise) scale = hark_column_scale_of(context->inputs + c, 2 * inputs, context->rows, NULL);
     for (int b = 0; b < 2; b++) {
       if (standardise) scale_column(&scale, blocks[b]->inputs + c, 2 * inputs, blocks[b]->rows);
       mark_missing(blocks[b]->inputs + c, 2 * inputs, blocks[b]->rows, inputs);
     }
   }
   for (int64_t r = 0; r < responses; r++) {
-    if (standardise) scale = hark_column_scale_of(context->targets + r, responses, context->rows);
+    if (standardise) scale = hark_column_scale_of(context->targets + r, responses, context->rows, NULL);
     scales[r] = scale;
     for (int b = 0; b < 2 && standardise; b++)
       if (blocks[b]->targets != NULL) scale_column(&scale, blocks[b]->targets + r, responses, blocks[b]->rows);

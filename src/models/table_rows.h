@@ -11,8 +11,9 @@
 
 #include "models/example_batch.h"
 
-/* Mean and deviation of a column of `count` numbers, `stride` apart; deviation 1 if it is constant, mean 0 if all values are missing. */
-hark_column_scale hark_column_scale_of(const float *numbers, int64_t stride, int64_t count);
+/* Mean and deviation of a column of `count` numbers, `stride` apart; deviation 1 if it is constant, mean 0 if all values are missing.
+ * *constant (may be NULL): whether it is constant up to the rounding of 32 bits. */
+hark_column_scale hark_column_scale_of(const float *numbers, int64_t stride, int64_t count, bool *constant);
 
 /* Rows as a model reads them. */
 typedef struct hark_table_block {

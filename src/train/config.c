@@ -484,6 +484,10 @@ static hark_status check_vectors(hark_context *context, hark_options *set, const
   if (tables && !architecture->reads_tables)
     return hark_options_complain(context, set, "model.architecture data.format", "tables are for architecture regressor, not for %s",
                                  architecture->name);
+  if (architecture->reads_tables && config->data.context_most > 0 && config->data.context_most < config->data.context_least)
+    HARK_TRY(hark_options_complain(context, set, "data.context_most data.context_least",
+                                   "context_most is %" PRId64 ", and context_least is %" PRId64 ", expected at least the same",
+                                   config->data.context_most, config->data.context_least));
   if (!architecture->predicts_vectors && !architecture->may_read_vectors && named)
     return hark_options_complain(context, set, "model.architecture data.format",
                                  "real vectors are for architectures latent, finite and ahca, %s reads tokens of a vocabulary",

@@ -146,7 +146,7 @@ hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, c
                                 .targets = sums.targets,
                                 .correct = sums.correct,
                                 .complete = out->complete};
-  const double numbers = (double)(sums.targets * engine->task.responses);
+  const double numbers = (double)sums.targets;
   for (int i = 0; batches->tables && numbers > 0 && i < HARK_TABLE_PREDICTORS; i++)
     out->tables[i] = (hark_table_result){all[i].loss / numbers, sqrt(all[i].squared_error / numbers), all[i].covered / numbers};
   return HARK_OK;

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "models/regressor.h"
+
 /* Number of parameter tensors of a scope. */
 static int64_t owners(const hark_network *network, hark_positional_scope scope) {
   return scope == HARK_SCOPE_MODEL ? 1 : network->config.layers;
@@ -144,12 +146,13 @@ static hark_status append_vector(hark_context *context, const hark_network *netw
 
 static hark_status append_ridges(hark_context *context, const hark_network *network, hark_jsonl *line) {
   if (ridge_count(network) <= 1) return HARK_OK;
+  const hark_block *const blocks = network->regressor != NULL ? network->regressor->blocks : network->blocks;
   const size_t bytes = (size_t)network->config.heads * sizeof(double);
   void *memory = NULL;
   HARK_TRY(hark_allocate(context, bytes, &memory));
   hark_status status = HARK_OK;
   for (int64_t layer = 0; layer < network->config.layers && status == HARK_OK; layer++) {
-    const hark_self_attention *attention = &network->blocks[layer].attention;
+    const hark_self_attention *attention = &blocks[layer].attention;
     status = append_vector(context, network, "ridge", layer, attention->log_ridge, memory, line);
     if (status == HARK_OK) status = append_vector(context, network, "sigma", layer, attention->log_sigma, memory, line);
   }

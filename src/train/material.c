@@ -64,7 +64,7 @@ hark_learning_task hark_material_task_of(const hark_config *config, const hark_e
     return (hark_learning_task){.vocabulary = hark_examples_vocabulary_size(examples),
                                 .features = 2 * (hark_examples_features(examples) - responses),
                                 .responses = responses,
-                                .parts = 2,
+                                .parts = HARK_TABLE_PARTS,
                                 .tables = true};
   return (hark_learning_task){.vocabulary = hark_examples_vocabulary_size(examples),
                               .classes = classes ? hark_examples_classes(examples) : 0,

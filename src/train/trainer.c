@@ -74,7 +74,13 @@ static void say_material(const training_run *trainer) {
   if (material->examples != NULL) {
     const hark_examples_counts training = hark_examples_count(material->examples, HARK_SPLIT_TRAINING);
     const hark_examples_counts validation = hark_examples_count(material->examples, HARK_SPLIT_VALIDATION);
-    if (material->task.features > 0)
+    if (material->task.tables)
+      hark_training_say(trainer,
+                        "tables: %" PRId64 " of %" PRId64 " rows to train on, the longest of %" PRId64 ", %" PRId64
+                        " to validate with; numbers of a row: inputs %d, targets %d",
+                        training.examples, training.tokens, training.longest, validation.examples, (int)material->task.features / 2,
+                        (int)material->task.responses);
+    else if (material->task.features > 0)
       hark_training_say(trainer,
                         "examples: %" PRId64 " of %" PRId64 " vectors to train on, the longest of %" PRId64 ", %" PRId64
                         " to validate with; %d numbers a vector, %d to predict",
@@ -88,8 +94,9 @@ static void say_material(const training_run *trainer) {
                         training.examples, training.tokens, training.longest, validation.examples, (int)material->task.vocabulary,
                         (int)material->task.classes);
     if (training.cut + validation.cut > 0)
-      hark_training_say(trainer, "%" PRId64 " sequences were longer than data.length_limit, the longest had %" PRId64 " tokens",
-                        training.cut + validation.cut, hark_max(training.longest_whole, validation.longest_whole));
+      hark_training_say(trainer, "%" PRId64 " %s were longer than data.length_limit, the longest had %" PRId64 " %s",
+                        training.cut + validation.cut, material->task.tables ? "tables" : "sequences",
+                        hark_max(training.longest_whole, validation.longest_whole), material->task.tables ? "rows" : "tokens");
     return;
   }
   const hark_text_counts counts = hark_corpus_counts(material->corpus, HARK_SPLIT_TRAINING);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/common.h"
+#include "data/formats/table_file.h"
 #include "data/tables/table.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
@@ -210,6 +211,7 @@ static void bad_tables_are_refused(void **state) {
       {"x,y\nred,2\n3,4\n", "x\n1\n", "--target y", HARK_EXIT_BAD_INPUT, "c.csv:2: column \"x\""},
       {"x,y\n1,2\n3,\n", "x\n1\n", "--target y", HARK_EXIT_BAD_INPUT, "c.csv:3: column \"y\": the target is missing"},
       {"x,y\n1,2\n3,2\n", "x\n1\n", "--target y", HARK_EXIT_USAGE, "is the same in all 2 rows of the context"},
+      {"x,y\n1,1000000\n2,1000000.0625\n3,1000000\n", "x\n1\n", "--target y", HARK_EXIT_USAGE, "is the same in all 3 rows"},
       {"x,y\n1,2\n", "x\n1\n", "--target y", HARK_EXIT_BAD_INPUT, "1 row, expected at least 2 rows"},
       {"a,b,c,y\n1,2,3,4\n4,3,2,1\n", "a,b,c\n1,2,3\n", "--target y", HARK_EXIT_USAGE, "the model reads at most 2"},
       {"x,y\n1,2\n3e39,4\n", "x\n1\n", "--target y", HARK_EXIT_BAD_INPUT, "c.csv:3: a number is beyond the range of 32 bits"},
@@ -229,6 +231,61 @@ static void bad_tables_are_refused(void **state) {
   expect(TRAIN "--data.context_least 39 --steps 1 --out no", HARK_EXIT_USAGE, "", "has 40 rows, expected at least 47");
 }
 
+/* The blocks' kernel ridge regression has its own metrics. */
+static void blocks_may_regress(void **state) {
+  (void)state;
+  expect(TRAIN "--normalisation cme --steps 2 --out ridge", HARK_EXIT_DONE, "step 2", "tables: 400 of 16000 rows to train on");
+  expect("predict ridge --context-table known.csv --query new.csv --target y", HARK_EXIT_DONE, "predicted", "");
+}
+
+/* Options for examples have no effect on tables of CSV files. */
+static void options_of_examples_are_refused(void **state) {
+  (void)state;
+  static const char *const options[] = {
+      "--limit 3",        "--part test",  "--data tasks",   "--batch 3", "--data.context_least 3", "--data.context_most 9",
+      "--data.queries 3", "--tokens all", "--format tables"};
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+    char words[TEST_PATH_BYTES];
+    (void)snprintf(words, sizeof words, PREDICT "%s", options[i]);
+    expect(words, HARK_EXIT_USAGE, "", "has no effect here: a regressor reads the tables of --context-table and --query");
+  }
+  expect(TRAIN "--data.context_most 3 --steps 1 --out no", HARK_EXIT_USAGE, "", "context_most is 3, and context_least is 4");
+}
+
+/* A file of two tables with two targets; the loss is a mean over targets, and so is that of the model. */
+static void losses_are_means_over_targets(void **state) {
+  (void)state;
+  enum { ROWS = 12, COLUMNS = 3, TARGETS = 2, TABLES = 2 };
+  unsigned char bytes[HARK_VECTORS_HEADER_BYTES + TABLES * ROWS * COLUMNS * sizeof(float)];
+  hark_vectors_header(HARK_TABLES_MAGIC, ROWS, COLUMNS - TARGETS, TARGETS, TABLES, bytes);
+  for (int i = 0; i < TABLES * ROWS * COLUMNS; i++) {
+    const float number = (float)(i % COLUMNS == 0 ? input_of(i) : target_of(i));
+    memcpy(bytes + HARK_VECTORS_HEADER_BYTES + (size_t)i * sizeof number, &number, sizeof number);
+  }
+  test_file_write(folder, "two.tables", bytes, sizeof bytes);
+  expect(
+      "train --architecture regressor --format tables --data two.tables --validation-fraction 0.5 --context 12 --data.context_least 5 "
+      "--data.queries 3 --width 8 --heads 1 --layers 1 --processes 2 --process-features 2 --batch 2 --steps 2 --threads 1 --out two",
+      HARK_EXIT_DONE, "step 2", "inputs 1, targets 2");
+  expect("eval two --data two.tables --data.queries 4 --json", HARK_EXIT_DONE, "\"data.queries\": \"4\"", "");
+  json_t *const line = command_json(&output);
+  assert_true(command_number(line, "loss") == member(line, "model", "loss"));
+  assert_true(command_number(line, "targets") == 4 * TARGETS * TABLES && command_number(line, "rows") > 0);
+  assert_null(json_object_get(line, "right"));
+  json_decref(line);
+}
+
+static void tables_are_described(void **state) {
+  (void)state;
+  expect("data info tasks", HARK_EXIT_DONE, "format tables: numbers of a row: inputs 2, targets 1", "");
+  expect("data info tasks", HARK_EXIT_DONE, "training: 400 tables, 16000 rows", "");
+  expect("data info tasks --json", HARK_EXIT_DONE, "\"targets\": \"rows\"", "");
+  expect("report run -o report.html", HARK_EXIT_DONE, "1 run", "");
+  assert_null(strstr(output.err, "warning"));
+  expect("train --architecture regressor --format tables --data known.csv --steps 1 --out no", HARK_EXIT_BAD_INPUT, "",
+         "is no file of tables, which begin with \"HARKTABL\"");
+}
+
 /* Duplicate rows are two observations: the deviation there is smaller. */
 static void duplicates_are_observations(void **state) {
   (void)state;
@@ -246,10 +303,17 @@ static void duplicates_are_observations(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(training_beats_the_baselines),   cmocka_unit_test(predictions_follow_the_function),
-      cmocka_unit_test(the_library_predicts_the_same),  cmocka_unit_test(threads_do_not_change_a_byte),
-      cmocka_unit_test(units_and_order_have_no_effect), cmocka_unit_test(bad_tables_are_refused),
+      cmocka_unit_test(training_beats_the_baselines),
+      cmocka_unit_test(predictions_follow_the_function),
+      cmocka_unit_test(the_library_predicts_the_same),
+      cmocka_unit_test(threads_do_not_change_a_byte),
+      cmocka_unit_test(units_and_order_have_no_effect),
+      cmocka_unit_test(bad_tables_are_refused),
       cmocka_unit_test(duplicates_are_observations),
+      cmocka_unit_test(blocks_may_regress),
+      cmocka_unit_test(options_of_examples_are_refused),
+      cmocka_unit_test(losses_are_means_over_targets),
+      cmocka_unit_test(tables_are_described),
   };
   return cmocka_run_group_tests(tests, begin, end);
 }

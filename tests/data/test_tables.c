@@ -69,7 +69,7 @@ static void bad_files_are_refused(void **state) {
     size_t count;
     const char *message;
   } cases[] = {
-      {0, "HARKVECS", 8, "is neither a file of tables (\"HARKTABL\") nor a table in CSV"},
+      {0, "HARKVECS", 8, "is no file of tables, which begin with \"HARKTABL\""},
       {HARK_VECTORS_HEADER_BYTES + 4, &infinite, 4, "an input that is not finite at byte offset 36"},
       {HARK_VECTORS_HEADER_BYTES + 8, &missing, 4, "a target that is not finite at byte offset 40"},
       {20, "\0\0\0\0", 4, "number of targets"},

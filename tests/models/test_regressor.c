@@ -1,5 +1,5 @@
 /* test_regressor.c - architecture regressor: predictions against plain loops in f64, gradients against differences, a table alone and
- * beside others, rows of context in another order, queries without others, refusals. */
+ * with others, rows of context in another order, queries without others, refusals. */
 #include <hark/experimental.h>
 #include <hark/hark.h>
 #include <math.h>

@@ -274,7 +274,8 @@ static hark_status make_windows(hark_context *context, step_work *work, int32_t 
 
 /* Tables with as many rows of context as queries. */
 static void make_tables(hark_example_batch *batch, const hark_learning_task *task, int64_t rows) {
-  batch->context_rows = batch->real = batch->rows * rows;
+  batch->context_rows = batch->rows * rows;
+  batch->real = batch->context_rows * task->responses;
   for (int64_t table = 0; table < batch->rows; table++)
     for (int64_t i = 0; i < 4; i++) batch->ranges[4 * table + i] = i / 2 * batch->context_rows + (table + i % 2) * rows;
   for (int64_t i = 0; i < batch->tokens; i++) batch->segments[i] = i % batch->context_rows / rows * 2 + i / batch->context_rows;
@@ -333,7 +334,7 @@ hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, 
       task.features = config->model.width;
       task.responses = 1;
       task.tables = hark_architecture_of(config->model.architecture)->reads_tables;
-      if (task.tables) task.parts = 2;
+      if (task.tables) task.parts = HARK_TABLE_PARTS;
     }
   } else if (hark_config_reconstructs(config)) {
     task.parts = 1;

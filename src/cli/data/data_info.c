@@ -102,10 +102,11 @@ static double percent(int64_t part, int64_t all) { return all > 0 ? 100.0 * (dou
 
 static void print_lines(const summary *s, hark_text *text) {
   const int32_t classes = hark_examples_classes(s->examples);
-  hark_text_append(text, "\n%s: %" PRId64 " examples, %" PRId64 " tokens", hark_example_split_names[s->split], s->counts.examples,
-                   s->counts.tokens);
+  const bool tables = hark_examples_target_kind(s->examples) == HARK_TARGET_ROWS;
+  hark_text_append(text, "\n%s: %" PRId64 " %s, %" PRId64 " %s", hark_example_split_names[s->split], s->counts.examples,
+                   tables ? "tables" : "examples", s->counts.tokens, tables ? "rows" : "tokens");
   if (s->counts.targets > 0) hark_text_append(text, ", %" PRId64 " targets", s->counts.targets);
-  if (s->counts.cut > 0) hark_text_append(text, ", %" PRId64 " sequences cut", s->counts.cut);
+  if (s->counts.cut > 0) hark_text_append(text, ", %" PRId64 " %s cut", s->counts.cut, tables ? "tables" : "sequences");
   hark_text_append(text, "\n  lengths  ");
   for (int q = 0; q < QUANTILES; q++)
     hark_text_append(text, "%s%s %" PRId64, q > 0 ? ", " : "", quantile_names[q], quantile(s, quantiles[q]));
@@ -139,7 +140,7 @@ static hark_status print_split(summary *s, bool json, hark_text *text) {
 }
 
 hark_status hark_data_print_info(hark_context *context, const hark_examples *examples, bool json, hark_text *text) {
-  static const char *const kinds[] = {"class", "tokens", "vector"}, *const words[] = {"a class", "targets", "a vector"};
+  static const char *const kinds[] = {"class", "tokens", "vector", "rows"}, *const words[] = {"a class", "targets", "a vector", NULL};
   const hark_example_target_kind kind = hark_examples_target_kind(examples);
   int32_t height, width;
   const bool images = hark_examples_image(examples, &height, &width);
@@ -150,6 +151,11 @@ hark_status hark_data_print_info(hark_context *context, const hark_examples *exa
                      "\", \"splits\": {",
                      hark_examples_format(examples), hark_examples_parts(examples), kinds[kind], hark_examples_vocabulary_size(examples),
                      height, width, hark_examples_features(examples), hark_examples_responses(examples), hark_examples_checksum(examples));
+  } else if (kind == HARK_TARGET_ROWS) {
+    const int32_t responses = hark_examples_responses(examples);
+    hark_text_append(text, "format %s: numbers of a row: inputs %" PRId32 ", targets %" PRId32 ", checksum %016" PRIx64 "\n",
+                     hark_examples_format(examples), hark_examples_features(examples) - responses, responses,
+                     hark_examples_checksum(examples));
   } else {
     hark_text_append(text, "format %s: %s with %s, vocabulary of %" PRId32 " tokens", hark_examples_format(examples),
                      hark_examples_parts(examples) == 2 ? "pairs of sequences" : "sequences", words[kind],

@@ -90,8 +90,13 @@ static hark_status check_swaps(hark_invocation *call, const hark_config *config)
   return status == HARK_BAD_FILE ? HARK_OK : status; /* problems of the run's file have been found already */
 }
 
-/* Parts of the model, and how many tokens of an example it gets. */
-static bool is_exchanged(const char *name) { return hark_config_bond(name) != HARK_BOND_NONE || strcmp(name, "data.length_limit") == 0; }
+/* Parts of the model, how many tokens of an example it gets, and how tables are divided. */
+static bool is_exchanged(const char *name) {
+  static const char *const of_examples[] = {"data.length_limit", "data.context_least", "data.context_most", "data.queries"};
+  bool exchanged = hark_config_bond(name) != HARK_BOND_NONE;
+  for (size_t i = 0; i < sizeof of_examples / sizeof *of_examples; i++) exchanged = exchanged || strcmp(name, of_examples[i]) == 0;
+  return exchanged;
+}
 
 /* Appends "name": "value" of a replaced part. */
 static hark_status append_swap(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {

@@ -97,9 +97,9 @@ static void print_json(const measurement *m, const hark_opened_run *opened, cons
     hark_text_append(text, ", \"majority\": ");
     hark_json_append_number(text, part_of(m->majority, r->targets));
   }
-  hark_text_append(text,
-                   ", \"right\": %" PRId64 ", \"targets\": %" PRId64 ", \"examples\": %" PRId64 ", \"tokens\": %" PRId64 ", \"time\": ",
-                   r->correct, r->targets, r->examples, r->tokens);
+  if (!m->tables) hark_text_append(text, ", \"right\": %" PRId64, r->correct);
+  hark_text_append(text, ", \"targets\": %" PRId64 ", \"examples\": %" PRId64 ", \"%s\": %" PRId64 ", \"time\": ", r->targets, r->examples,
+                   m->tables ? "rows" : "tokens", r->tokens);
   hark_json_append_number(text, m->seconds);
   hark_text_append(text, ", \"exchanged\": {%s}", exchanged);
   const hark_ahca_report chunks = hark_ahca_report_of(&m->statistics);

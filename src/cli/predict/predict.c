@@ -49,8 +49,29 @@ static hark_status check_model(hark_invocation *call, const hark_config *config)
 
 static bool reads_tables(const hark_config *config) { return hark_architecture_of(config->model.architecture)->reads_tables; }
 
+/* Options on the command line that are for other models. */
+static hark_status refuse_idle(hark_invocation *call, const char *const *names, size_t count, const char *reason) {
+  for (size_t i = 0; i < count; i++)
+    if (hark_command_is_on_line(call, names[i])) HARK_TRY(hark_options_complain(call->context, call->options, names[i], "%s", reason));
+  return HARK_OK;
+}
+
 static hark_status check_tables(hark_invocation *call, const predict_values *values) {
+  static const char *const of_examples[] = {"part",
+                                            "limit",
+                                            "tokens",
+                                            "data.format",
+                                            "data.paths",
+                                            "data.validation_paths",
+                                            "data.test_paths",
+                                            "data.length_limit",
+                                            "data.context_least",
+                                            "data.context_most",
+                                            "data.queries",
+                                            "train.batch"};
   const char *const path = hark_options_argument(call->options, 0);
+  HARK_TRY(refuse_idle(call, of_examples, sizeof of_examples / sizeof *of_examples,
+                       "has no effect here: a regressor reads the tables of --context-table and --query"));
   HARK_TRY(hark_command_check_checkpoint(call, path, values->checkpoint));
   if (values->context[0] == '\0' || values->query[0] == '\0' || values->target[0] == '\0')
     return hark_fail(call->context, HARK_BAD_CONFIGURATION,
@@ -59,6 +80,7 @@ static hark_status check_tables(hark_invocation *call, const predict_values *val
 }
 
 static hark_status check(hark_invocation *call) {
+  static const char *const of_tables[] = {"context_table", "query", "target", "interval"};
   const predict_values *const values = call->values[0];
   hark_config *const config = call->values[1];
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
@@ -69,6 +91,8 @@ static hark_status check(hark_invocation *call) {
                      hark_options_argument(call->options, 0));
   HARK_TRY(status);
   if (reads_tables(config)) return check_tables(call, values);
+  HARK_TRY(refuse_idle(call, of_tables, sizeof of_tables / sizeof *of_tables,
+                       "has no effect here, it needs a run with --architecture regressor"));
   HARK_TRY(check_model(call, config));
   HARK_TRY(hark_command_check_checkpoint(call, hark_options_argument(call->options, 0), values->checkpoint));
   if (values->unlabelled && !hark_command_is_on_line(call, "data.paths"))

@@ -1,6 +1,5 @@
-/* predict_tables.c - see predict_tables.h. Inputs are the columns of the context that are not targets, in the order of the file; the query
- * has columns of the same names, in any order. A model with more inputs gets columns of zeros for those that the tables lack, which have
- * no effect where columns are scaled.
+/* predict_tables.c - see predict_tables.h. Inputs are the columns of the context that are not targets, in the order of the file. The query
+ * has columns of the same names, in any order. A model with more inputs gets columns of zeros in place of the others.
  */
 #include "cli/predict/predict_tables.h"
 
@@ -64,8 +63,9 @@ static hark_status find_columns(prediction *p, const int32_t *targets) {
     int32_t same;
     if (is_target(p, targets, c)) continue;
     if (p->used == p->inputs)
-      return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: %" PRId32 " columns beside the target, and the model reads at most %" PRId64,
-                       p->context->path, p->context->column_count - (int32_t)p->targets, p->inputs);
+      return hark_fail(context, HARK_BAD_CONFIGURATION,
+                       "%s: %" PRId32 " columns that are not targets, and the model reads at most %" PRId64, p->context->path,
+                       p->context->column_count - (int32_t)p->targets, p->inputs);
     HARK_TRY(hark_table_numbers(context, p->context, c, &p->known[p->used]));
     HARK_TRY(hark_table_need(context, p->query, p->context->columns[c].name, &same));
     HARK_TRY(hark_table_numbers(context, p->query, same, &p->asked[p->used++]));

@@ -214,6 +214,10 @@ static hark_status estimate(hark_report *report, const hark_config *config, cons
                              .features = model->features,
                              .responses = model->responses,
                              .parts = (int)hark_max(1, model->parts)};
+  if (hark_architecture_of(config->model.architecture)->reads_tables) {
+    task.tables = true;
+    task.parts = HARK_TABLE_PARTS;
+  }
   if (!hark_config_has_examples(config)) task = hark_material_task_of_size(config, (int32_t)model->vocabulary);
   HARK_TRY(hark_engine_estimate_for(report->context, config, &task, true, &memory, &parameters, &tensors));
   hark_text_append(text,

@@ -15,8 +15,7 @@
 #include "tokenizers/tokenizer.h"
 
 #define SUBSET_SEED UINT64_C(0x73756273) /* of the choice of examples under a limit: never changes */
-#define TABLE_PARTS 2
-#define STREAM_EXAMPLE 3 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c use 0 to 2 */
+#define STREAM_EXAMPLE 3                 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c use 0 to 2 */
 
 /* Refuses examples that are longer than a pass; the message has the number of the first one, counted from 1 over its split's files. */
 static hark_status check_longest(hark_context *context, const hark_examples *examples, const hark_example_batches_settings *settings,
@@ -72,7 +71,7 @@ hark_status hark_example_batches_create(hark_context *context, const hark_exampl
                                 .parts = hark_examples_parts(examples)};
   out->tables = hark_examples_target_kind(examples) == HARK_TARGET_ROWS;
   if (!out->tables) return HARK_OK;
-  out->parts = TABLE_PARTS;
+  out->parts = HARK_TABLE_PARTS;
   return check_rows(context, examples, settings, names[settings->split]);
 }
 
@@ -124,7 +123,8 @@ hark_status hark_example_batches_targets(hark_context *context, const hark_examp
   *real = count;
   if (hark_examples_target_kind(batches->examples) != HARK_TARGET_TOKENS && !batches->tables) return HARK_OK;
   *real = 0;
-  for (int64_t i = 0; batches->tables && i < count; i++) *real += sizes_of(batches, first + i).queries;
+  const int64_t responses = hark_examples_responses(batches->examples);
+  for (int64_t i = 0; batches->tables && i < count; i++) *real += sizes_of(batches, first + i).queries * responses;
   if (batches->tables) return HARK_OK;
   for (int64_t i = 0; i < count; i++) {
     int64_t here = 0;
@@ -165,7 +165,7 @@ static hark_status add_sequence(hark_context *context, const hark_example_batche
 
 /* Rows begin .. begin + count of a batch become part `part` of its table `table`. */
 static void mark_part(hark_example_batch *batch, int64_t table, int part, int64_t begin, int64_t count) {
-  const int64_t sequence = table * TABLE_PARTS + part;
+  const int64_t sequence = table * HARK_TABLE_PARTS + part;
   for (int64_t i = 0; i < count; i++) {
     batch->inputs[begin + i] = 0;
     batch->positions[begin + i] = 0;
@@ -212,7 +212,7 @@ static hark_status read_tables(hark_context *context, const hark_example_batches
     at_query += sizes.queries;
   }
   batch->tokens = at_query;
-  batch->real = at_query - batch->context_rows;
+  batch->real = (at_query - batch->context_rows) * hark_examples_responses(batches->examples);
   return HARK_OK;
 }
 

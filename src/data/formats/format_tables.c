@@ -42,7 +42,6 @@ static hark_status read_records(hark_example_reader *reader, const hark_input *f
 static hark_status read_open(hark_example_reader *reader, const hark_input *file) {
   static const hark_vectors_kind kind = {.magic = HARK_TABLES_MAGIC,
                                          .name = "tables",
-                                         .otherwise = "a table in CSV",
                                          .length = "number of rows",
                                          .features = "number of inputs",
                                          .responses = "number of targets",

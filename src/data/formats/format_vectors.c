@@ -58,6 +58,9 @@ hark_status hark_vectors_read_header(hark_example_reader *reader, const hark_inp
     return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRIu64 " bytes, the header alone has %zu", reader->path, file->size,
                      sizeof header);
   HARK_TRY(hark_input_read_at(reader->context, file, header, sizeof header, 0));
+  if (memcmp(header, kind->magic, VERSION) != 0 && kind->otherwise == NULL)
+    return hark_fail(reader->context, HARK_BAD_FILE, "%s: is no file of %s, which begin with \"%s\"", reader->path, kind->name,
+                     kind->magic);
   if (memcmp(header, kind->magic, VERSION) != 0)
     return hark_fail(reader->context, HARK_BAD_FILE, "%s: is neither a file of %s (\"%s\") nor %s", reader->path, kind->name, kind->magic,
                      kind->otherwise);

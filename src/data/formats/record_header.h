@@ -8,7 +8,7 @@
 
 /* Words of a kind of file, for messages, and the size of its records. */
 typedef struct hark_vectors_kind {
-  const char *magic, *name, *otherwise; /* of other files that are read too: "a safetensors file" */
+  const char *magic, *name, *otherwise; /* otherwise: other files that are read too, "a safetensors file"; NULL: none */
   const char *length, *features, *responses;
   size_t (*record)(int64_t length, int64_t features, int64_t responses); /* count of numbers */
 } hark_vectors_kind;
