@@ -43,10 +43,11 @@ static const double naive_limit = 1 / (4. / 3 + 1.12);      /* E s^2 = .16 + .48
 static const double plug_in_limit = 0.18 + 0.24 * 15. / 32; /* |W| projected on (1, W^2): cov 2/3 over var 64/45 */
 static const double linear_limit = 3. / 7;                  /* cov(U, X) / var X = 1 / (4/3 + 1) */
 
-enum { TOKENS, SEEDS, INSTRUMENT, PREDICTED, NAIVE, PLUG_IN, LINEAR_INSTRUMENT, LINEAR_NAIVE, COLUMNS };
+enum { TOKENS, SEEDS, INSTRUMENT, SPREAD, PREDICTED, NAIVE, PLUG_IN, LINEAR_INSTRUMENT, LINEAR_NAIVE, COLUMNS };
 static const hark_lab_column columns[COLUMNS] = {{"tokens", NULL, NULL},
                                                  {"samples", NULL, NULL},
                                                  {"instrument", "root mean square", NULL},
+                                                 {"deviation of a square", "of their mean", NULL},
                                                  {"predicted", "first order", NULL},
                                                  {"naive", "root mean square", NULL},
                                                  {"plug-in", "root mean square", NULL},
@@ -191,8 +192,15 @@ static hark_status measure_length(const sample *s, hark_lab_table *table, int64_
     hark_lab_mean_add(&linear, o.linear_instrument);
     hark_lab_mean_add(&linear_naive, o.linear_naive);
   }
-  const double row[COLUMNS] = {(double)length,   instrument.count,   sqrt(instrument.mean), sqrt(2 * variance / (double)length),
-                               sqrt(naive.mean), sqrt(plug_in.mean), sqrt(linear.mean),     linear_naive.mean};
+  const double row[COLUMNS] = {[TOKENS] = (double)length,
+                               [SEEDS] = instrument.count,
+                               [INSTRUMENT] = sqrt(instrument.mean),
+                               [SPREAD] = hark_lab_mean_error(&instrument) * sqrt(instrument.count) / instrument.mean,
+                               [PREDICTED] = sqrt(2 * variance / (double)length),
+                               [NAIVE] = sqrt(naive.mean),
+                               [PLUG_IN] = sqrt(plug_in.mean),
+                               [LINEAR_INSTRUMENT] = sqrt(linear.mean),
+                               [LINEAR_NAIVE] = linear_naive.mean};
   return hark_lab_add_row(s->lab, table, row);
 }
 
