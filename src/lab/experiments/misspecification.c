@@ -218,7 +218,8 @@ static hark_status judge_networks(hark_lab *lab) {
     if (i == hark_lab_row_count(table) / NETWORKS + 1) needed = row[NETWORK_LOSS] / (2 * a * a);
   }
   HARK_TRY(hark_lab_require(lab, bound, 0, 1, "trained networks: loss / (2 a^2 + 2 eps_attn^2), largest"));
-  HARK_TRY(hark_lab_require(lab, at_zero[SOFTMAX] / at_zero[CME], lab->quick ? 2 : 5, INFINITY, "trained networks, a = 0: loss of softmax / loss of CME"));
+  HARK_TRY(hark_lab_require(lab, at_zero[SOFTMAX] / at_zero[CME], lab->quick ? 2 : 5, INFINITY,
+                            "trained networks, a = 0: loss of softmax / loss of CME"));
   return hark_lab_require(lab, needed, 1, INFINITY, "trained softmax, a = .05: loss / (2 a^2): the second term is needed");
 }
 
