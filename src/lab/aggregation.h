@@ -5,8 +5,8 @@
  *     theta = (sum o o' + I)^-1 sum o y
  *
  * Expectations are means over another pool of sequences. The loss of the best theta there is subtracted from both losses: this does not
- * change their mean difference, and removes its scatter, which is larger than the gap. Least squares on normal features that predict y up to
- * noise of variance s2 have  gap = s2 (p/n + p/(n - p - 1)),  p = 8.
+ * change their mean difference, and removes its scatter, which is larger than the gap. Least squares on normal features that predict y up
+ * to noise of variance s2 have  gap = s2 (p/n + p/(n - p - 1)),  p = 8.
  *
  * The theorem is about aggregations of bounded weights; the ridge 1 bounds them softly. Without it, a feature that few of the n sequences
  * have gets a weight that is all noise, and one sequence that has it costs more than all others. To first order in 1/n the gap is that of d
@@ -53,8 +53,8 @@ static inline double hark_lab_expected_gap(double loss, double n) {
 }
 
 /* Columns of a table of gaps over widths and n (expected: the one of hark_lab_expected_gap()). The verdict, over all widths: the largest
- * ratio to the expected gap; the least ratio to the first order from n = HARK_LAB_MANY on, where it is most of the gap; the largest slope in
- * n. */
+ * ratio to the expected gap; the least ratio to the first order from n = HARK_LAB_MANY on, where it is most of the gap; the largest slope
+ * in n. */
 #define HARK_LAB_MANY 256
 typedef struct hark_lab_gap_columns {
   int width, count, gap, expected, first_order;

@@ -67,8 +67,8 @@ static double gap_of(const hark_lab_objective *objective, const hark_lab_descent
   return objective->gap == NULL ? d->norm : objective->gap(objective->user, d->x, d->gradient);
 }
 
-/* x <- project(from - step slope), where the model value + slope.(x - from) + |x - from|^2 / (2 step) bounds the value; *step is halved until
- * it does. */
+/* x <- project(from - step slope), where the model value + slope.(x - from) + |x - from|^2 / (2 step) bounds the value; *step is halved
+ * until it does. */
 static hark_status model_step(const hark_lab_objective *objective, const double *from, const double *slope, double value, double *step,
                               hark_lab_descent *d) {
   for (int halving = 0; halving < HALVINGS; halving++, *step /= 2) {

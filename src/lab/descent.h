@@ -41,8 +41,8 @@ HARK_MUST_CHECK hark_status hark_lab_descend(hark_lab *lab, const hark_lab_objec
                                              hark_lab_descent *descent);
 
 /* Accelerated projected gradients (Nesterov 1983; Beck, Teboulle 2009) from descent->x, whose projection is of a convex set: steps halve
- * until a quadratic model bounds the value, and the momentum begins again when the value rises (O'Donoghue, Candes 2015). For smooth functions.
- * Ends when the gap is at most `tolerance`, or after `evaluations`. Errors: those of `evaluate`. */
+ * until a quadratic model bounds the value, and the momentum begins again when the value rises (O'Donoghue, Candes 2015). For smooth
+ * functions. Ends when the gap is at most `tolerance`, or after `evaluations`. Errors: those of `evaluate`. */
 HARK_MUST_CHECK hark_status hark_lab_project_gradients(const hark_lab_objective *objective, int evaluations, double tolerance,
                                                        hark_lab_descent *descent);
 

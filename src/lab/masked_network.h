@@ -1,10 +1,12 @@
 /* masked_network.h - a small attention network that predicts masked responses of a Gaussian process, trained; and what it should predict.
  *
- *     r_l = z phi(c_l) + N(0, s2 I) in R^dv,  h = z phi(c_msk),  z [dv, 32] ~ N(0, I),  phi of gaussian_process.h with the width 1/2, s2 = .1
+ *     r_l = z phi(c_l) + N(0, s2 I) in R^dv,  h = z phi(c_msk),  z [dv, 32] ~ N(0, I),  s2 = .1
+ *     phi: gaussian_process.h with the width 1/2
  *     o = attention(c_msk, c, r),   features = o A [k],   f = features P [m];        trained: sigma, the ridge of CME, A and P
  *     h | X ~ N(mean, variance I)                                              by CME attention with sigma = 1/2 and lambda = s2 (X 5.7)
  *
- * Every sequence has its own mask. Attention is CME, or softmax with the same kernel. Cost of a pass O(n L^2 (L + dv)). Source: X sections 5, 6.
+ * Every sequence has its own mask. Attention is CME, or softmax with the same kernel. Cost of a pass O(n L^2 (L + dv)). Source: X sections
+ * 5, 6.
  */
 #ifndef HARK_LAB_MASKED_NETWORK_H
 #define HARK_LAB_MASKED_NETWORK_H
@@ -28,8 +30,8 @@ typedef struct hark_lab_masked {
 /* Memory of the lab for the members `softmax` to `targets`, which are set. */
 HARK_MUST_CHECK hark_status hark_lab_make_masked(hark_lab *lab, hark_lab_masked *network);
 
-/* New sequences from streams stream .. stream + 3, covariates uniform on [-1, 1], and the posteriors. The masks are those of the same streams
- * plus `shift`, at most .9. */
+/* New sequences from streams stream .. stream + 3, covariates uniform on [-1, 1], and the posteriors. The masks are those of the same
+ * streams, moved by `shift`, at most 1, towards the middle and perhaps beyond it. */
 HARK_MUST_CHECK hark_status hark_lab_draw_masked(hark_lab_masked *network, uint32_t stream, double shift);
 
 /* Random weights with sigma = ridge = 1; L-BFGS of the mean square |f - target|^2 from there. */

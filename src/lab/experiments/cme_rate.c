@@ -19,7 +19,8 @@
  * which falls like a power of 1 / log L.
  *
  * The printed bound holds with the probability 1 - delta if it is multiplied by log(1 / delta). Without bias the error is nearly normal in
- * the plane, and exceeds sqrt(log(1 / delta) N_2(mu) / (8 L)) with the probability delta. Source: X (Zhang et al.), proposition 4.1 and appendix B.4.
+ * the plane, and exceeds sqrt(log(1 / delta) N_2(mu) / (8 L)) with the probability delta. Source: X (Zhang et al.), proposition 4.1 and
+ * appendix B.4.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -305,8 +306,8 @@ static hark_status measure(hark_lab *lab) {
 }
 
 /* At 4096 tokens the bias is .517 and the printed bound .364; with --quick, at 512, .605 and .586. The scatter of the keys adds less than 1
- * %, so that the slope of the error is that of the bias, -.072 (quick: -.069), within .01. The slope of the bound, -.238 (quick: -.248), has
- * no scatter. */
+ * %, so that the slope of the error is that of the bias, -.072 (quick: -.069), within .01. The slope of the bound, -.238 (quick: -.248),
+ * has no scatter. */
 static hark_status judge_sign(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[1];
   const double *const longest = hark_lab_row(table, hark_lab_row_count(table) - 1);
@@ -324,9 +325,9 @@ static hark_status judge_sign(hark_lab *lab) {
                           "v = sign(k_1): error / printed bound at the largest length: it is no bound");
 }
 
-/* The quantiles have the errors of the prediction of the mean square, 5 % of it at 256 tokens, and those of the sample: neighbouring queries
- * are not independent, about 12 of the 64 are, and a twelfth of 50 events leaves a deviation of .5 / log(1 / delta), .1 at delta = .01 (quick)
- * and .03 at .001, where there are 130 events. The power of log(1 / delta) is 1/2 in the prediction and 1 in the bound. */
+/* The quantiles have the errors of the prediction of the mean square, 5 % of it at 256 tokens, and those of the sample: neighbouring
+ * queries are not independent, about 12 of the 64 are, and a twelfth of 50 events leaves a deviation of .5 / log(1 / delta), .1 at delta =
+ * .01 (quick) and .03 at .001, where there are 130 events. The power of log(1 / delta) is 1/2 in the prediction and 1 in the bound. */
 static hark_status judge_tails(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[2];
   const double within = lab->quick ? 0.3 : 0.12;

@@ -189,9 +189,9 @@ static hark_status check(hark_context *context, const void *values) {
 
 /* .8, 1.25 and -.4 were fixed beforehand, for other ratios (see `notes`). A gap is a sum of two squares of the same p = 8 directions: its
  * relative deviation is about sqrt(2 / 8) = .5 per piece and .05 for 96 pieces of 512 (49152 sequences). For 24 pieces (quick) it is .1:
- * .65 and 1.5 are four of these away. The gap of normal features exceeds the first order by 4.5 / n of it, and the ridge only lowers the gap.
- * The masked response has the variance 1.09, and a mean over 512 has a relative deviation of .06: a loss below .9 of that of the prediction
- * zero, on the same new sequences, shows that something was learned. */
+ * .65 and 1.5 are four of these away. The gap of normal features exceeds the first order by 4.5 / n of it, and the ridge only lowers the
+ * gap. The masked response has the variance 1.09, and a mean over 512 has a relative deviation of .06: a loss below .9 of that of the
+ * prediction zero, on the same new sequences, shows that something was learned. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const hark_lab_gap_verdict v = hark_lab_judge_gaps(table, gap_columns);

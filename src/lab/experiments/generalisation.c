@@ -378,9 +378,10 @@ static double slope_of(const hark_lab_table *table, int sweep, int column) {
 }
 
 /* The control. E |sum_i s_i X_i|^2 is n times the sum of the mean squares, which is of order L: the slope of its root is 1/2. |sum s_i X_i|
- * has about d free directions and a relative deviation of .35, its mean over 24 sets .07 (quick, 6 sets: .14), and a slope over four L (three)
- * .02 (.05): four of these. Least squares with p = 4 L weights has the gap 2 s2 p / n where p is far below n, and the largest one near p = n,
- * at L = 16; with more weights the norm of w bounds it. At L = 4 it is a half of s2, at L = 16 the new loss alone is above 2 s2. */
+ * has about d free directions and a relative deviation of .35, its mean over 24 sets .07 (quick, 6 sets: .14), and a slope over four L
+ * (three) .02 (.05): four of these. Least squares with p = 4 L weights has the gap 2 s2 p / n where p is far below n, and the largest one
+ * near p = n, at L = 16; with more weights the norm of w bounds it. At L = 4 it is a half of s2, at L = 16 the new loss alone is above 2
+ * s2. */
 static hark_status judge_flat(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[2];
   const double within = lab->quick ? 0.2 : 0.1;

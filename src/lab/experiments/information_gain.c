@@ -11,7 +11,8 @@
  *
  *     kappa(x, y) = e^(-|x|^2 / 2d) e^(-|y|^2 / 2d) sum_n (x.y / d)^n / n!
  *
- * and degree n has of order d^n / n! directions, which share 1 / (e n!) of the trace of K: of 64 dimensions, more than a thousand keys can fill.
+ * and degree n has of order d^n / n! directions, which share 1 / (e n!) of the trace of K: of 64 dimensions, more than a thousand keys can
+ * fill.
  *
  * Printed (X below prop. 4.1): Gamma <= O(L / lambda). Eigenvalues that fall like 1 / j! leave about log L / log log L of them above 1 / L.
  * Source: X (Zhang et al.), proposition 4.1.
@@ -146,10 +147,10 @@ static hark_status measure(hark_lab *lab) {
   return draw_figure(lab, table);
 }
 
-/* In 64 dimensions the constant part has one direction, degree 1 has 64, each with an eigenvalue of L / (64 e), and degree 2 has 2080, of the
- * size L / (4160 e) or, while there are fewer keys than that, 1 / (2 e) = .18 in every direction of the keys; higher degrees add .08 to every
- * eigenvalue. So at 1024 keys the trace is about 1 + 64 .85 + 960 .26 / 1.26 = 250, at 256 keys 1 + 64 .6 + 190 .26 / 1.26 = 80, and from 64
- * keys on it grows almost like L. In one dimension the eigenvalues fall geometrically, and the trace grows like log L. */
+/* In 64 dimensions the constant part has one direction, degree 1 has 64, each with an eigenvalue of L / (64 e), and degree 2 has 2080, of
+ * the size L / (4160 e) or, while there are fewer keys than that, 1 / (2 e) = .18 in every direction of the keys; higher degrees add .08 to
+ * every eigenvalue. So at 1024 keys the trace is about 1 + 64 .85 + 960 .26 / 1.26 = 250, at 256 keys 1 + 64 .6 + 190 .26 / 1.26 = 80, and
+ * from 64 keys on it grows almost like L. In one dimension the eigenvalues fall geometrically, and the trace grows like log L. */
 static hark_status judge_dimensions(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[2];
   hark_lab_line narrow = {0}, wide = {0};

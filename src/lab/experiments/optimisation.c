@@ -3,10 +3,10 @@
  *     E_opt = E^ (y - f^)^2 - E^ (y - f~)^2 <= 2 E^ |f^ + grad f^.(theta - theta^) - f~| + gap                 for every theta of Theta
  *     gap = max over theta of Theta of grad.(theta^ - theta)
  *
- * with f^ at theta^, f~ the empirical minimiser, grad that of the empirical risk at theta^. gap is never negative, and 0 exactly where (5.12)
- * holds. Theta: 2-norms of W^q, W^k, W^v at most 3, |u| <= 1, so that gap = grad.theta^ + 3 sum |grad_W|_* + |grad_u| (nuclear norms). A is
- * fixed: then the risk is smooth, and accelerated projected gradients end at a small gap; ReLU networks have minima on kinks, where no search
- * by gradients does.
+ * with f^ at theta^, f~ the empirical minimiser, grad that of the empirical risk at theta^. gap is never negative, and 0 exactly where
+ * (5.12) holds. Theta: 2-norms of W^q, W^k, W^v at most 3, |u| <= 1, so that gap = grad.theta^ + 3 sum |grad_W|_* + |grad_u| (nuclear
+ * norms). A is fixed: then the risk is smooth, and accelerated projected gradients end at a small gap; ReLU networks have minima on kinks,
+ * where no search by gradients does.
  *
  * Before absolute values are taken, the right side 2 E^ (f^ - y)(f^ + grad f^.(theta - theta^) - f~) has the minimum over Theta
  *
@@ -495,9 +495,9 @@ static hark_status measure(hark_lab *lab) {
 
 /* If all restarts ended at one point there would be nothing to bound: some E_opt must be at least 1e-6. None exceeds 1, the largest |y -
  * f|^2. Rounding: risks are of size .05 with errors of 1e-17, a ratio may be 1 + 1e-9 at most. A search that ends with a gap of 1e-6 bounds
- * E_opt to that. The starts are random, and far from stationary: the inequality without the gap must fail there, by more than the gaps at the
- * ends. With noise labels of +-1/2, least squares on p features lowers the risk 1/4 by p / n of it: u alone, on the four features of any
- * network that is not dead, by 4/64 of it, .016; the best network lowers it more. */
+ * E_opt to that. The starts are random, and far from stationary: the inequality without the gap must fail there, by more than the gaps at
+ * the ends. With noise labels of +-1/2, least squares on p features lowers the risk 1/4 by p / n of it: u alone, on the four features of
+ * any network that is not dead, by 4/64 of it, .016; the best network lowers it more. */
 static hark_status judge(hark_lab *lab) {
   double right = 0, sharp = 0, gap = 0, lost = 0, missed = INFINITY, dead = INFINITY, printed = 0, corrected = 0;
   hark_lab_line line = {0};

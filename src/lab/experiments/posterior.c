@@ -9,8 +9,8 @@
  * mean and variance. The operator's variance is that of psi.
  *
  * Draws at different queries are not independent: the means d of n draws, less the output of attention, have the covariance Phi_q A^-1
- * Phi_q^T / n (W has length one). With its eigenvalues l_k and eigenvectors u_k, sum_k (u_k.d)^2 / l_k is chi-squared, over those directions
- * whose l_k are not rounding. Source: X (Zhang et al.), equations 5.7, 5.8 and appendix E.1.
+ * Phi_q^T / n (W has length one). With its eigenvalues l_k and eigenvectors u_k, sum_k (u_k.d)^2 / l_k is chi-squared, over those
+ * directions whose l_k are not rounding. Source: X (Zhang et al.), equations 5.7, 5.8 and appendix E.1.
  */
 #include <string.h>
 

@@ -12,10 +12,10 @@
  * linear. eps_SSL is finite only if the pre-training target is a function of the downstream mask's values: with other covariates it is
  * infinite.
  *
- * Networks of attention are trained too (masked_network.h): y_PT = M h + N/10 for the masked values h in R^2 of a Gaussian process, through k
- * features o A; downstream y_DS = d.h + N/10, h at another mask, u trained on new sequences, losses on still others. With masks at a distance
- * of delta the mean square of M (h - h') is 2 |M|_F^2 (1 - exp(-2 delta^2)), which is enough in place of eps_SSL^2, because the proof uses
- * the mean; eps_agg^2 = E |B f_PT - u.features|^2 where the length of u is bounded. Source: X Theorem 6.3, Assumptions 6.1, 6.2.
+ * Networks of attention are trained too (masked_network.h): y_PT = M h + N/10 for the masked values h in R^2 of a Gaussian process, through
+ * k features o A; downstream y_DS = d.h + N/10, h at another mask, u trained on new sequences, losses on still others. With masks at a
+ * distance of delta the mean square of M (h - h') is 2 |M|_F^2 (1 - exp(-2 delta^2)), which is enough in place of eps_SSL^2, because the
+ * proof uses the mean; eps_agg^2 = E |B f_PT - u.features|^2 where the length of u is bounded. Source: X Theorem 6.3, Assumptions 6.1, 6.2.
  */
 #include "lab/fit.h"
 #include "lab/masked_network.h"
@@ -412,11 +412,12 @@ static hark_status measure(hark_lab *lab) {
   return draw(lab);
 }
 
-/* The right side bounds the best u of the class; the one that is trained on n sequences loses about k / n of the variance of y more, which the
- * factor 6 covers. Rows of one network follow one another: untrained, trained, bounded, fewer tokens, shifted masks. (E.12) takes the loss of
- * the best network of the class, of which the trained one is an upper estimate, for that of the network whose features are frozen: with an
- * untrained one it must fail somewhere. So must the inequality without eps_agg^2 where u is bounded. Both have no size that the theorem
- * predicts: 1 is the bound itself. The ratio is not fixed by the design: it must differ by a factor of 3 among the trained networks. */
+/* The right side bounds the best u of the class; the one that is trained on n sequences loses about k / n of the variance of y more, which
+ * the factor 6 covers. Rows of one network follow one another: untrained, trained, bounded, fewer tokens, shifted masks. (E.12) takes the
+ * loss of the best network of the class, of which the trained one is an upper estimate, for that of the network whose features are frozen:
+ * with an untrained one it must fail somewhere. So must the inequality without eps_agg^2 where u is bounded. Both have no size that the
+ * theorem predicts: 1 is the bound itself. The ratio is not fixed by the design: it must differ by a factor of 3 among the trained
+ * networks. */
 static hark_status judge_networks(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[3];
   double bound = 0, of_best = 0, without = 0, least = INFINITY, largest = 0, least_pt = NAN;
