@@ -71,7 +71,7 @@ static double gap_of(const hark_lab_objective *objective, const hark_lab_descent
  * until it does. */
 static hark_status model_step(const hark_lab_objective *objective, const double *from, const double *slope, double value, double *step,
                               hark_lab_descent *d) {
-  for (int halving = 0; halving < HALVINGS; halving++, *step /= 2) {
+  for (int halving = 0; halving < HALVINGS; halving++) {
     double along = 0, square = 0;
     for (int64_t i = 0; i < d->dims; i++) d->x[i] = from[i] - *step * slope[i];
     if (objective->project != NULL) objective->project(objective->user, d->x);
@@ -81,6 +81,7 @@ static hark_status model_step(const hark_lab_objective *objective, const double 
       square += (d->x[i] - from[i]) * (d->x[i] - from[i]);
     }
     if (d->value <= value + along + square / (2 * *step) + ROUNDING * fabs(value)) break;
+    *step /= 2;
   }
   return HARK_OK;
 }

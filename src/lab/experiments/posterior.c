@@ -192,7 +192,7 @@ static hark_status measure_together(hark_lab *lab, hark_lab_table *table, const 
   double row[CHI_COLUMNS] = {[OF_TOKENS] = (double)s->length, [DRAWS] = means[0].count};
   covariance_of_queries(s, covariance);
   hark_lab_eigen(QUERIES, covariance, values, vectors);
-  for (int q = 0; q < QUERIES; q++)
+  for (ptrdiff_t q = 0; q < QUERIES; q++)
     away[q] = means[q].mean - reweighting[0] * s->attention[q * OUTPUTS] - reweighting[1] * s->attention[q * OUTPUTS + 1];
   for (int k = 0; k < QUERIES && values[k] > LEAST_EIGENVALUE * values[0]; k++) {
     const double along = hark_lab_dot(vectors + (ptrdiff_t)k * QUERIES, away, QUERIES);

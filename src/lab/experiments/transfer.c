@@ -75,6 +75,8 @@ static const hark_lab_column network_columns[NETWORK_COLUMNS] = {{"case", NULL, 
 enum { TRAINED, UNTRAINED, BOUNDED_U };
 #define NETWORK_TOKENS 16
 #define FEW_TOKENS 8
+#define QUICK_SEQUENCES 256
+#define FULL_SEQUENCES 1024
 #define NETWORK_STREAM (UINT32_C(1) << 20)
 
 /* A task: the pre-training target M z + a sin 3z (each coordinate), the downstream target d.z. */
@@ -339,7 +341,7 @@ static hark_status add_network_row(study *s, hark_lab_masked *of, int which) {
 
 /* One network, and what it is used for. M is random; of one target, d is a multiple of its row. */
 static hark_status measure_network(study *s, bool softmax, int64_t features, int64_t targets) {
-  const int64_t count = s->lab->quick ? 256 : 1024;
+  const int64_t count = s->lab->quick ? QUICK_SEQUENCES : FULL_SEQUENCES;
   s->m = (hark_lab_masked){
       .softmax = softmax, .count = count, .length = NETWORK_TOKENS, .values = 2, .features = features, .targets = targets};
   s->short_ones = s->m;
@@ -348,7 +350,7 @@ static hark_status measure_network(study *s, bool softmax, int64_t features, int
   HARK_TRY(hark_lab_make_masked(s->lab, &s->short_ones));
   hark_lab_normal(s->lab, s->stream, 2 * targets, s->map);
   hark_lab_normal(s->lab, s->stream + 1, 2, s->downstream);
-  if (targets == 1) s->downstream[0] = 2 * s->map[0], s->downstream[1] = 2 * s->map[1];
+  for (int i = 0; targets == 1 && i < 2; i++) s->downstream[i] = 2 * s->map[i];
   hark_lab_start_masked(&s->m, s->stream + 2);
   s->shift = 0;
   HARK_TRY(add_network_row(s, &s->m, UNTRAINED));
@@ -370,9 +372,9 @@ static hark_status measure_network(study *s, bool softmax, int64_t features, int
 static hark_status measure_networks(hark_lab *lab) {
   static const int64_t shapes[][2] = {{2, 2}, {1, 2}, {2, 3}, {1, 1}}; /* features, targets */
   study s = {.lab = lab, .stream = NETWORK_STREAM};
-  HARK_TRY(hark_lab_numbers(lab, 1024 * HARK_LAB_MASKED_FEATURES, &s.features));
-  HARK_TRY(hark_lab_numbers(lab, 1024 * HARK_LAB_MASKED_TARGETS, &s.f));
-  HARK_TRY(hark_lab_numbers(lab, 1024, &s.u_target));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)FULL_SEQUENCES * HARK_LAB_MASKED_FEATURES, &s.features));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)FULL_SEQUENCES * HARK_LAB_MASKED_TARGETS, &s.f));
+  HARK_TRY(hark_lab_numbers(lab, FULL_SEQUENCES, &s.u_target));
   HARK_TRY(hark_lab_add_table(lab, "networks of attention, with a mask for every sequence", network_columns, NETWORK_COLUMNS, &s.table));
   for (int softmax = 0; softmax < 2; softmax++)
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) HARK_TRY(measure_network(&s, softmax == 1, shapes[i][0], shapes[i][1]));
