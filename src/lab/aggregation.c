@@ -61,17 +61,17 @@ void hark_lab_add_gaps(const hark_lab_pool *pieces, const hark_lab_moments *popu
   const double best_loss = hark_lab_loss_from(population, best);
   for (int64_t first = 0; first + n <= pieces->count; first += n) {
     const double *const features = pieces->features + first * P, *const y = pieces->y + first;
-    (void)hark_lab_fit_aggregation(n, features, y, HARK_LAB_AGGREGATION_RIDGE, theta);
+    (void)hark_lab_fit_aggregation(n, features, y, pieces->ridge, theta);
     hark_lab_mean_add(gap,
                       hark_lab_loss_from(population, theta) - best_loss + loss_of(n, features, y, best) - loss_of(n, features, y, theta));
   }
 }
 
-double hark_lab_first_order_gap(const hark_lab_moments *moments, double loss, double n) {
+double hark_lab_first_order_gap(const hark_lab_moments *moments, double loss, double ridge, double n) {
   double gram[P * P], values[P], vectors[P * P], free = 0;
   memcpy(gram, moments->gram, sizeof gram);
   hark_lab_eigen(P, gram, values, vectors);
-  for (int k = 0; k < P; k++) free += hark_larger(values[k], 0) / (hark_larger(values[k], 0) + HARK_LAB_AGGREGATION_RIDGE / n);
+  for (int k = 0; k < P; k++) free += values[k] > 0 ? values[k] / (values[k] + ridge / n) : 0;
   return 2 * loss * free / n;
 }
 

@@ -2,15 +2,15 @@
  * sequences and on those n.
  *
  *     y^ = theta.o,   o [8];     gap = E (y - y^)^2 - (1/n) sum (y_i - y^_i)^2       (X section 6)
- *     theta = (sum o o' + I)^-1 sum o y
+ *     theta = (sum o o' + ridge I)^-1 sum o y
  *
  * Expectations are means over another pool of sequences. The loss of the best theta there is subtracted from both losses: this does not
  * change their mean difference, and removes its scatter, which is larger than the gap. Least squares on normal features that predict y up
  * to noise of variance s2 have  gap = s2 (p/n + p/(n - p - 1)),  p = 8.
  *
- * The theorem is about aggregations of bounded weights; the ridge 1 bounds them softly. Without it, a feature that few of the n sequences
+ * The theorem is about aggregations of bounded weights; a ridge bounds them softly. Without it, a feature that few of the n sequences
  * have gets a weight that is all noise, and one sequence that has it costs more than all others. To first order in 1/n the gap is that of d
- * free weights, where l_k are the eigenvalues of E o o':      gap = 2 s2 d / n,   d = sum_k l_k / (l_k + 1/n) <= p
+ * free weights, where l_k are the eigenvalues of E o o':      gap = 2 s2 d / n,   d = sum_k l_k / (l_k + ridge/n) <= p
  */
 #ifndef HARK_LAB_AGGREGATION_H
 #define HARK_LAB_AGGREGATION_H
@@ -25,10 +25,9 @@ typedef struct hark_lab_pool {
   int64_t count;
   double *features, *means, *y; /* [count, p], [count] the part of y that is known, [count] */
   double noise;                 /* E (y - mean)^2; 0 where nothing is known and means are y */
+  double ridge;                 /* of fits to n of its sequences; 0 at first */
 } hark_lab_pool;
 HARK_MUST_CHECK hark_status hark_lab_make_pool(hark_lab *lab, int64_t count, double noise, hark_lab_pool *out);
-
-#define HARK_LAB_AGGREGATION_RIDGE 1. /* of the fits to n sequences */
 
 /* theta = (F'F + ridge I)^-1 F'y by eigenvectors of F'F: directions below 1e-13 of the largest are left out. Returns the number of the
  * others. */
@@ -45,7 +44,7 @@ double hark_lab_loss_from(const hark_lab_moments *moments, const double *theta);
 void hark_lab_add_gaps(const hark_lab_pool *pieces, const hark_lab_moments *population, const double *best, int64_t n, hark_lab_mean *gap);
 
 /* 2 loss d / n, see above. */
-double hark_lab_first_order_gap(const hark_lab_moments *moments, double loss, double n);
+double hark_lab_first_order_gap(const hark_lab_moments *moments, double loss, double ridge, double n);
 
 /* For normal features without a ridge, see above. */
 static inline double hark_lab_expected_gap(double loss, double n) {

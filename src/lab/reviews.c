@@ -382,7 +382,7 @@ static hark_status measure_network(study *s, network *n, int64_t width) {
     row[GAP] = gap.mean;
     row[GAP_ERROR] = hark_lab_mean_error(&gap);
     row[EXPECTED] = hark_lab_expected_gap(row[BEST], (double)count);
-    row[FIRST_ORDER] = hark_lab_first_order_gap(&moments, row[BEST], (double)count);
+    row[FIRST_ORDER] = hark_lab_first_order_gap(&moments, row[BEST], 0, (double)count);
     HARK_TRY(hark_lab_add_row(s->lab, s->table, row));
   }
   return HARK_OK;
