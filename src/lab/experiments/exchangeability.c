@@ -215,17 +215,18 @@ const hark_experiment hark_experiment_exchangeability = {
     .paper = HARK_LAB_PAPER_X "section 3, figure 1",
     .statement =
         "If tokens are permuted together with their positions, the encoder's output is permuted in the same way. Its "
-        "mean does not change, up to rounding. This does not hold if only the tokens are permuted, or if attention has a "
-        "positional kernel",
+        "mean does not change, up to rounding. This does not hold if only the tokens are permuted, or if attention has "
+        "a positional kernel",
     .notes =
         "    encoder(P X) = P encoder(X),      X = tokens + positions, P any permutation of the rows\n"
         "\n"
         "The encoder has two layers. Each layer has attention (two heads, hark's operator) and a feed-forward part with "
-        "ReLU, both with a skip connection. Two further checks must show a difference. In the first, only the tokens are "
-        "permuted, so the output depends on their order. In the second, attention has a kernel G(|n - i|) of the row "
-        "numbers, which are not permuted with the tokens. The statement does not say how large these differences are. So "
-        "each is divided by the difference that remains in the same row if tokens and positions are permuted together, "
-        "which is rounding. The criteria required differences of at least 0.5 before. With four tokens and a positional kernel, "
-        "the difference depends on the weights: it was .36 to 2.1 with the seeds 1 to 10, and one seed of ten failed.",
+        "ReLU, both with a skip connection. Two further checks must show a difference. In the first, only the tokens "
+        "are permuted, so the output depends on their order. In the second, attention has a kernel G(|n - i|) of the "
+        "row numbers, which are not permuted with the tokens. The statement does not say how large these differences "
+        "are. So each is divided by the difference that remains in the same row if tokens and positions are permuted "
+        "together, which is rounding. The criteria required differences of at least 0.5 before. With four tokens and a "
+        "positional kernel, the difference depends on the weights: it was .36 to 2.1 with the seeds 1 to 10, and one "
+        "seed of ten failed.",
     .measure = measure,
     .judge = judge};

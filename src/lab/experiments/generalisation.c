@@ -431,10 +431,10 @@ const hark_experiment hark_experiment_generalisation = {
     .statement =
         "Two quantities of attention networks with norms of at most 3 are measured: the Rademacher complexity, and the "
         "gap between the loss on new sequences and the loss on training sequences. Both fall with the number of "
-        "sequences n at least like n^-1/2, and do not grow with the number of tokens L. For a class with a weight for every "
-        "number of the sequence, both depend on L. Aggregations are measured too. "
-        "If every row moves by at most x, the mean of the rows moves by at most x. The output of a class query without "
-        "matrices moves by at most 1.5 x. The sum of the rows can move by L x",
+        "sequences n at least like n^-1/2, and do not grow with the number of tokens L. For a class with a weight for "
+        "every number of the sequence, both depend on L. Aggregations are measured too. If every row moves by at most "
+        "x, the mean of the rows moves by at most x. The output of a class query without matrices moves by at most 1.5 "
+        "x. The sum of the rows can move by L x",
     .notes =
         "    R_n = E sup_f (1/n) sum_i s_i f(X_i),   s_i = -1 or 1;      gap = E (y - f^)^2 - (1/n) sum_i (y_i - "
         "f^(X_i))^2\n"
@@ -448,15 +448,14 @@ const hark_experiment hark_experiment_generalisation = {
         "\n"
         "Aggregations are measured without matrices, that is, with W^q = W^k = W^v = I, and with a query of length 1. "
         "The factor 1.5 of the class query follows from a formula: it is 1 + (|q| + |k|) / sigma^2 with rows in the "
-        "unit ball and sigma^2 = 4. Assumption C.2 does not hold for a class query whose matrices have norms of at "
-        "most 3. For example, with W^v = 3 I and equal scores, its output is three times the mean of the rows. So it "
-        "can move by 3 x.\n"
+        "unit ball and sigma^2 = 4. Assumption C.2 does not hold for a class query whose matrices have norms of at most "
+        "3. For example, with W^v = 3 I and equal scores, its output is three times the mean of the rows. So it can "
+        "move by 3 x.\n"
         "\n"
-        "The class that is compared with the networks has the functions w.(x_1, .., x_L) with |w| <= 1. It reads the same "
-        "sequences, and Adam with a projection searches for its minimiser too. Its complexity is exact: it is the mean of |sum_i s_i X_i| "
-        "/ n. So "
-        "the data and the search do not prevent a dependence on L. The gap is largest at L = 16, where there are as many weights as "
-        "sequences. With more weights the norm of w bounds the gap.\n"
+        "The class that is compared with the networks has the functions w.(x_1, .., x_L) with |w| <= 1. It reads the "
+        "same sequences, and Adam with a projection searches for its minimiser too. Its complexity is exact: it is the "
+        "mean of |sum_i s_i X_i| / n. So the data and the search do not prevent a dependence on L. The gap is largest "
+        "at L = 16, where there are as many weights as sequences. With more weights the norm of w bounds the gap.\n"
         "\n"
         "*Figures.* Complexity and gap over n and over L. The dashed lines have the slope of the theorem.",
     .measure = measure,

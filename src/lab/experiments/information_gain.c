@@ -185,38 +185,35 @@ static hark_status judge(hark_lab *lab) {
 
 const hark_experiment hark_experiment_information_gain = {
     .summary =
-        "the effective dimension of CME attention grows more slowly than log L for keys on a circle, and almost like L for keys of "
-        "64 dimensions",
+        "the effective dimension of CME attention grows more slowly than log L for keys on a circle, and almost like L "
+        "for keys of 64 dimensions",
     .paper = HARK_LAB_PAPER_X "proposition 4.1 and the remark below it",
     .statement =
         "Let K be the Gram matrix of L keys on a circle. The mean of tr K (K + lambda I)^-1 is slightly smaller than "
         "the sum of l_j / (l_j + lambda / L) over the kernel's eigenvalues l_j. The quotient of trace and sum "
-        "approaches 1 as L grows. With lambda = 1 the sum is 6.6 at 64 tokens and 11.8 at 4096 tokens. For normal keys of "
-        "64 dimensions with sigma^2 = 64, the trace is about L / 4 at 1024 keys, and grows almost like L",
+        "approaches 1 as L grows. With lambda = 1 the sum is 6.6 at 64 tokens and 11.8 at 4096 tokens. For normal keys "
+        "of 64 dimensions with sigma^2 = 64, the trace is about L / 4 at 1024 keys, and grows almost like L",
     .notes =
         "    E tr K (K + lambda I)^-1 <= sum over j in Z of l_j / (l_j + lambda / L)\n"
         "\n"
-        "The kernel is exp(2 (cos - 1)), where cos is the cosine of the angle between two keys. Its eigenvalues are "
-        "l_j = e^-2 I_j(2), where I_j is a Bessel function. In the tables, `Bessel sum` is the sum on the right side. "
-        "The trace is computed in two ways. If the keys are also the queries, the variances that CME attention returns "
-        "are the diagonal of lambda K (K + lambda I)^-1. If the values are the identity matrix, the outputs are the "
-        "matrix K (K + lambda I)^-1. Both give the same trace. The tolerance of 5 % was fixed beforehand. The mean "
-        "trace of finitely many keys is smaller than the sum, because the trace is a concave function of K. The paper "
-        "calls the sum Gamma(lambda / L) and prints Gamma(lambda / L) <= O(L / lambda). This bound is true for every "
-        "bounded kernel. But it is far too large for an RBF on a bounded set of one dimension: the eigenvalues fall "
-        "like 1 / j!, so Gamma(lambda / L) = O(log L / log log L).\n"
+        "The kernel is exp(2 (cos - 1)), where cos is the cosine of the angle between two keys. Its eigenvalues are l_j "
+        "= e^-2 I_j(2), where I_j is a Bessel function. In the tables, `Bessel sum` is the sum on the right side. The "
+        "trace is computed in two ways. If the keys are also the queries, the variances that CME attention returns are "
+        "the diagonal of lambda K (K + lambda I)^-1. If the values are the identity matrix, the outputs are the matrix "
+        "K (K + lambda I)^-1. Both give the same trace. The tolerance of 5 % was fixed beforehand. The mean trace of "
+        "finitely many keys is smaller than the sum, because the trace is a concave function of K. The paper calls the "
+        "sum Gamma(lambda / L) and prints Gamma(lambda / L) <= O(L / lambda). This bound is true for every bounded "
+        "kernel. But it is far too large for an RBF on a bounded set of one dimension: the eigenvalues fall like 1 / "
+        "j!, so Gamma(lambda / L) = O(log L / log log L).\n"
         "\n"
-        "*Keys of many dimensions.* The growth like log L is that of keys on a curve. The keys of a head have d_p dimensions, "
-        "for example 64. The last table has normal keys with the width of (5.4), sigma^2 = d_p. Expanded in powers of x.y / d, the kernel "
-        "has "
-        "of order d^n / n! directions of degree n, and these share the part 1 / (e n!) of the trace of K. In 64 dimensions the degrees "
-        "from two on have more directions "
-        "than there are keys. So their part of K is close to a multiple of the identity matrix, and the effective dimension is a part of "
-        "L: "
-        "the rate L / lambda then has the right power. The keys of a trained network are not measured here. If "
-        "their distances are larger than those of normal keys, K is closer to the identity, and the trace comes closer to L / (1 + "
-        "lambda), "
-        "which is L / 2.\n"
+        "*Keys of many dimensions.* The growth like log L is that of keys on a curve. The keys of a head have d_p "
+        "dimensions, for example 64. The last table has normal keys with the width of (5.4), sigma^2 = d_p. Expanded in "
+        "powers of x.y / d, the kernel has of order d^n / n! directions of degree n, and these share the part 1 / (e "
+        "n!) of the trace of K. In 64 dimensions the degrees from two on have more directions than there are keys. So "
+        "their part of K is close to a multiple of the identity matrix, and the effective dimension is a part of L: the "
+        "rate L / lambda then has the right power. The keys of a trained network are not measured here. If their "
+        "distances are larger than those of normal keys, K is closer to the identity, and the trace comes closer to L / "
+        "(1 + lambda), which is L / 2.\n"
         "\n"
         "*Figure.* The trace over L on a logarithmic axis. The curve is slightly concave, because the trace grows more "
         "slowly than log L.",

@@ -301,13 +301,13 @@ const hark_experiment hark_experiment_softmax_limit = {
         "Keys are uniform on the sphere, and E[V | K = q] = c_d q. Let A_d(x) = I_{d/2}(x) / I_{d/2-1}(x), as in "
         "[softmax-kde](softmax-kde.md). Attention of fixed width g keeps the distance (1 - A_d(1/g)) c_d from this "
         "conditional mean. It approaches A_d(1/g) c_d q like L^(-1/2). With the width g = L^(-2/(4+m)), m = d - 1, "
-        "attention approaches the conditional mean like g. On the circle, let E[V | K] be (cos t, cos 2t) at the angle t. "
-        "Then the limit at g = 0.3 is (.832 cos t, .501 cos 2t), which is not C E[V | K] for any number C",
+        "attention approaches the conditional mean like g. On the circle, let E[V | K] be (cos t, cos 2t) at the angle "
+        "t. Then the limit at g = 0.3 is (.832 cos t, .501 cos 2t), which is not C E[V | K] for any number C",
     .printed = "attention -> C E[V | K = q] as L -> infinity, the same limit as CME attention, with g fixed",
     .corrected =
-        "at fixed g the limit is A_d(1/g) E[V | K = q] if this mean is linear in q, and a smoothed mean in general, which is no "
-        "multiple of E[V | K = q]. The limit of CME "
-        "attention is reached if g -> 0 and L g^(m/2) -> infinity",
+        "at fixed g the limit is A_d(1/g) E[V | K = q] if this mean is linear in q, and a smoothed mean in general, "
+        "which is no multiple of E[V | K = q]. The limit of CME attention is reached if g -> 0 and L g^(m/2) -> "
+        "infinity",
     .notes =
         "    rms distance to E[V | K = q]:    (1 - A_d(1/g)) c_d at fixed g;    of order L^(-2/(4+m)) at g = "
         "L^(-2/(4+m))\n"
