@@ -438,8 +438,7 @@ static hark_status judge_networks(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, bound, 0, 1, "networks: E_DS / right side, largest"));
   HARK_TRY(hark_lab_require(lab, largest / least, 3, INFINITY, "networks: largest of these ratios / least, trained"));
   HARK_TRY(hark_lab_require(lab, without, 1, INFINITY, "CME network of one target, u bounded: E_DS / right side without eps_agg^2"));
-  return hark_lab_require(lab, of_best, 1, INFINITY,
-                          "CME network of one target, not trained: E_DS / right side of (E.12), with the E_PT of a trained one");
+  return hark_lab_require(lab, of_best, 1, INFINITY, "CME network of one target, not trained: E_DS / right side of (E.12)");
 }
 
 /* E_PT against its closed form: a mean of n squares of normal numbers, relative deviation sqrt(2/n), .01 with 20,000 draws. */
