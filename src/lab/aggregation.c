@@ -1,6 +1,8 @@
 /* aggregation.c - see aggregation.h. */
 #include "lab/aggregation.h"
 
+#include <string.h>
+
 #include "lab/matrix.h"
 
 enum { P = HARK_LAB_AGGREGATION };
@@ -12,7 +14,7 @@ hark_status hark_lab_make_pool(hark_lab *lab, int64_t count, double noise, hark_
   return hark_lab_numbers(lab, count, &out->y);
 }
 
-int hark_lab_fit_aggregation(int64_t count, const double *features, const double *y, double theta[P]) {
+int hark_lab_fit_aggregation(int64_t count, const double *features, const double *y, double ridge, double theta[P]) {
   double gram[P * P] = {0}, moments[P] = {0}, values[P], vectors[P * P];
   int rank = 0;
   hark_lab_add_left_transposed(P, count, P, features, features, gram);
@@ -21,7 +23,8 @@ int hark_lab_fit_aggregation(int64_t count, const double *features, const double
   for (int c = 0; c < P; c++) theta[c] = 0;
   while (rank < P && values[rank] > 1e-13 * values[0]) {
     const double *const v = vectors + (ptrdiff_t)rank * P;
-    const double along = hark_lab_dot(v, moments, P) / values[rank++];
+    const double along = hark_lab_dot(v, moments, P) / (values[rank] + ridge);
+    rank++;
     for (int c = 0; c < P; c++) theta[c] += along * v[c];
   }
   return rank;
@@ -58,14 +61,22 @@ void hark_lab_add_gaps(const hark_lab_pool *pieces, const hark_lab_moments *popu
   const double best_loss = hark_lab_loss_from(population, best);
   for (int64_t first = 0; first + n <= pieces->count; first += n) {
     const double *const features = pieces->features + first * P, *const y = pieces->y + first;
-    (void)hark_lab_fit_aggregation(n, features, y, theta);
+    (void)hark_lab_fit_aggregation(n, features, y, pieces->ridge, theta);
     hark_lab_mean_add(gap,
                       hark_lab_loss_from(population, theta) - best_loss + loss_of(n, features, y, best) - loss_of(n, features, y, theta));
   }
 }
 
-hark_lab_gap_verdict hark_lab_judge_gaps(const hark_lab_table *table, hark_lab_gap_columns at, double least_width) {
-  hark_lab_gap_verdict v = {.least = INFINITY, .largest = 0, .steep = INFINITY, .shallow = -INFINITY};
+double hark_lab_first_order_gap(const hark_lab_moments *moments, double loss, double ridge, double n) {
+  double gram[P * P], values[P], vectors[P * P], free = 0;
+  memcpy(gram, moments->gram, sizeof gram);
+  hark_lab_eigen(P, gram, values, vectors);
+  for (int k = 0; k < P; k++) free += values[k] > 0 ? values[k] / (values[k] + ridge / n) : 0;
+  return 2 * loss * free / n;
+}
+
+hark_lab_gap_verdict hark_lab_judge_gaps(const hark_lab_table *table, hark_lab_gap_columns at) {
+  hark_lab_gap_verdict v = {.least = INFINITY, .largest = 0, .shallow = -INFINITY};
   const int64_t rows = hark_lab_row_count(table);
   for (int64_t i = 0; i < rows; i++) {
     const double *const row = hark_lab_row(table, i);
@@ -73,13 +84,10 @@ hark_lab_gap_verdict hark_lab_judge_gaps(const hark_lab_table *table, hark_lab_g
     for (int64_t j = 0; j < rows; j++) {
       const double *const other = hark_lab_row(table, j);
       if (other[at.width] == row[at.width]) hark_lab_line_add_power(&line, other[at.count], other[at.gap]);
-      if (row[at.width] != least_width || other[at.count] != row[at.count] || other[at.width] == row[at.width]) continue;
-      v.least = hark_lab_smaller(v.least, other[at.gap] / row[at.gap]);
-      v.largest = hark_lab_larger(v.largest, other[at.gap] / row[at.gap]);
     }
-    const double slope = hark_lab_line_fit(&line).slope;
-    v.shallow = hark_lab_larger(v.shallow, slope);
-    v.steep = hark_lab_smaller(v.steep, slope);
+    v.shallow = hark_lab_larger(v.shallow, hark_lab_line_fit(&line).slope);
+    v.largest = hark_lab_larger(v.largest, row[at.gap] / row[at.expected]);
+    if (row[at.count] >= HARK_LAB_MANY) v.least = hark_lab_smaller(v.least, row[at.gap] / row[at.first_order]);
   }
   return v;
 }

@@ -9,6 +9,8 @@
 #define SQUARES 0.999
 #define TINY 1e-12
 #define SUFFICIENT 1e-4             /* of the decrease that the slope promises */
+#define ROUNDING 1e-15              /* of a value */
+#define LONGER 1.1                  /* after a step that the model bounds */
 #define CURVATURE 0.9               /* the slope after a step may be at most this fraction of the slope before */
 enum { HALVINGS = 60, ARRAYS = 4 }; /* arrays in addition to the pairs */
 
@@ -56,6 +58,65 @@ hark_status hark_lab_descend(hark_lab *lab, const hark_lab_objective *objective,
   }
   copy(dims, best, d->x);
   d->value = least;
+  return HARK_OK;
+}
+
+/* ---- accelerated projected gradients ---- */
+
+static double gap_of(const hark_lab_objective *objective, const hark_lab_descent *d) {
+  return objective->gap == NULL ? d->norm : objective->gap(objective->user, d->x, d->gradient);
+}
+
+/* x <- project(from - step slope), where the model value + slope.(x - from) + |x - from|^2 / (2 step) bounds the value; *step is halved
+ * until it does. */
+static hark_status model_step(const hark_lab_objective *objective, const double *from, const double *slope, double value, double *step,
+                              hark_lab_descent *d) {
+  for (int halving = 0; halving < HALVINGS; halving++) {
+    double along = 0, square = 0;
+    for (int64_t i = 0; i < d->dims; i++) d->x[i] = from[i] - *step * slope[i];
+    if (objective->project != NULL) objective->project(objective->user, d->x);
+    HARK_TRY(evaluate(objective, d));
+    for (int64_t i = 0; i < d->dims; i++) {
+      along += slope[i] * (d->x[i] - from[i]);
+      square += (d->x[i] - from[i]) * (d->x[i] - from[i]);
+    }
+    if (d->value <= value + along + square / (2 * *step) + ROUNDING * fabs(value)) break;
+    *step /= 2;
+  }
+  return HARK_OK;
+}
+
+hark_status hark_lab_project_gradients(const hark_lab_objective *objective, int evaluations, double tolerance, hark_lab_descent *d) {
+  const int64_t dims = d->dims;
+  double *const last = d->memory, *const ahead = last + dims, *const slope = ahead + dims;
+  double momentum = 1, step = 1;
+  d->evaluations = 0;
+  if (objective->project != NULL) objective->project(objective->user, d->x);
+  HARK_TRY(evaluate(objective, d));
+  d->norm = gap_of(objective, d);
+  while (d->norm > tolerance && d->evaluations < evaluations) {
+    const double before = d->value, weight = (1 + sqrt(1 + 4 * momentum * momentum)) / 2;
+    if (momentum == 1) {
+      copy(dims, d->x, ahead);
+      copy(dims, d->x, last);
+    } else {
+      copy(dims, d->x, slope);
+      for (int64_t i = 0; i < dims; i++) ahead[i] = d->x[i] + (momentum - 1) / weight * (d->x[i] - last[i]);
+      copy(dims, slope, last);
+      copy(dims, ahead, d->x);
+      HARK_TRY(evaluate(objective, d));
+    }
+    copy(dims, d->gradient, slope);
+    HARK_TRY(model_step(objective, ahead, slope, d->value, &step, d));
+    momentum = weight;
+    if (d->value > before) { /* back, and without momentum */
+      copy(dims, last, d->x);
+      HARK_TRY(evaluate(objective, d));
+      momentum = 1;
+    }
+    step *= LONGER;
+    d->norm = gap_of(objective, d);
+  }
   return HARK_OK;
 }
 

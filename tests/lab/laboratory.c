@@ -14,7 +14,8 @@ static const hark_option_table *const own_tables[] = {
 #undef OWN
 };
 
-static const char *const trained[] = {"finite", "generalisation", "optimisation", "decomposition", "downstream", "calibration"};
+static const char *const trained[] = {"finite",     "generalisation", "optimisation",     "decomposition",
+                                      "downstream", "calibration",    "misspecification", "transfer"};
 
 bool test_laboratory_trains(const char *name) {
   for (size_t i = 0; i < sizeof trained / sizeof trained[0]; i++)

@@ -5,6 +5,7 @@
 #include "lab/descent.h"
 #include "lab/latent_data.h"
 #include "lab/latent_network.h"
+#include "lab/masked_network.h"
 #include "lab/matrix.h"
 #include "lab/singular.h"
 #include "support/cmocka_all.h"
@@ -250,6 +251,106 @@ static void projections_are_kept(void **state) {
   assert_failure(context, hark_lab_descend(lab, &broken, how, &d), HARK_NOT_FINITE, "a loss is nan after");
 }
 
+static void onto_the_disc(void *user, double *x) {
+  const double length = hypot(x[0], x[1]);
+  (void)user;
+  for (int i = 0; i < 2; i++) x[i] /= fmax(length, 1);
+}
+
+/* max over the disc of gradient.(x - other) */
+static double gap_on_the_disc(void *user, const double *x, const double *gradient) {
+  (void)user;
+  return hark_lab_dot(x, gradient, 2) + hypot(gradient[0], gradient[1]);
+}
+
+/* On the disc the valley is least on the edge: lower than anywhere on a fine grid of angles. Without a projection it is least at (1, 1). */
+static void projected_gradients_end_where_they_are_stationary(void **state) {
+  (void)state;
+  const hark_lab_objective on_the_disc = {.dims = 2, .evaluate = valley, .project = onto_the_disc, .gap = gap_on_the_disc};
+  const hark_lab_objective everywhere = {.dims = 2, .evaluate = valley};
+  hark_lab_descent d;
+  double least = INFINITY;
+  assert_fine(context, hark_lab_make_descent(lab, 2, 1, &d));
+  d.x[0] = -1.2;
+  d.x[1] = 1;
+  assert_fine(context, hark_lab_project_gradients(&on_the_disc, 20000, 1e-9, &d));
+  assert_true(d.norm >= -1e-12 && d.norm <= 1e-9 && fabs(hypot(d.x[0], d.x[1]) - 1) < 1e-9);
+  for (int i = 0; i < 6284; i++) {
+    const double x[2] = {cos(i * 1e-3), sin(i * 1e-3)};
+    double value, gradient[2];
+    assert_fine(context, valley(NULL, x, &value, gradient));
+    least = fmin(least, value);
+  }
+  assert_true(d.value <= least && d.value > least - 1e-3);
+  d.x[0] = d.x[1] = 0;
+  assert_fine(context, hark_lab_project_gradients(&everywhere, 20000, 1e-7, &d));
+  assert_true(d.norm <= 1e-7 && fabs(d.x[0] - 1) < 1e-5 && fabs(d.x[1] - 1) < 1e-5);
+  d.x[0] = d.x[1] = 0;
+  assert_fine(context, hark_lab_project_gradients(&everywhere, 20, 1e-7, &d));
+  assert_true(d.norm > 1e-7 && d.evaluations >= 20 && d.value < 1);
+}
+
+/* ---- networks of masked values ---- */
+
+static void targets_of_latent(hark_lab_masked *m) {
+  for (int64_t i = 0; i < m->count * m->targets; i++) m->target[i] = sin(3 * m->latent[i / m->targets * m->values]) + 0.1 * (double)(i % 7);
+}
+
+static void masked_networks_have_the_gradients_of_their_loss(void **state) {
+  (void)state;
+  for (int softmax = 0; softmax < 2; softmax++) {
+    hark_lab_masked m = {.softmax = softmax == 1, .count = 5, .length = 6, .values = 2, .features = 2, .targets = 3};
+    double gradient[16], start[16];
+    assert_fine(context, hark_lab_make_masked(lab, &m));
+    assert_int_equal(m.descent.dims, 2 + 4 + 6);
+    assert_fine(context, hark_lab_draw_masked(&m, 200, 0));
+    targets_of_latent(&m);
+    hark_lab_start_masked(&m, 210);
+    m.descent.x[0] = -0.4;
+    m.descent.x[1] = -1.1;
+    memcpy(start, m.descent.x, (size_t)m.descent.dims * sizeof *start);
+    assert_fine(context, hark_lab_train_masked(&m, 1)); /* one evaluation */
+    memcpy(gradient, m.descent.gradient, (size_t)m.descent.dims * sizeof *gradient);
+    for (int64_t w = 0; w < m.descent.dims; w++) {
+      static const double at[] = {-2, -1, 1, 2}, factor[] = {1. / 12, -8. / 12, 8. / 12, -1. / 12};
+      double slope = 0;
+      for (int i = 0; i < 4; i++) {
+        memcpy(m.descent.x, start, (size_t)m.descent.dims * sizeof *start);
+        m.descent.x[w] += at[i] * 1e-3;
+        assert_fine(context, hark_lab_train_masked(&m, 1));
+        slope += factor[i] * m.descent.value / 1e-3;
+      }
+      if (fabs(slope - gradient[w]) > 1e-8 * (1 + fabs(slope)))
+        fail_msg("softmax %d, weight %d: gradient %g, slope %g", softmax, (int)w, gradient[w], slope);
+    }
+  }
+}
+
+/* CME attention with the kernel and the noise of the process is the posterior mean; training comes near to it, and lowers the loss. */
+static void a_masked_network_can_be_the_posterior_mean(void **state) {
+  (void)state;
+  enum { COUNT = 200 };
+  hark_lab_masked m = {.count = COUNT, .length = 10, .values = 1, .features = 1, .targets = 1};
+  double features[COUNT], f[COUNT], squares = 0, away = 0;
+  assert_fine(context, hark_lab_make_masked(lab, &m));
+  assert_fine(context, hark_lab_draw_masked(&m, 220, 0.3));
+  const double truth[] = {log(HARK_LAB_MASKED_WIDTH), log(HARK_LAB_MASKED_NOISE), 1, 1};
+  memcpy(m.descent.x, truth, sizeof truth);
+  assert_fine(context, hark_lab_apply_masked(&m, features, f));
+  for (int i = 0; i < COUNT; i++) {
+    assert_true(fabs(f[i] - m.exact.out[i]) < 1e-12 && features[i] == f[i]);
+    assert_true(fabs(m.exact.query[i]) <= 1);
+    squares += pow((m.latent[i] - f[i]) / sqrt(m.exact.variance[i]), 2) / COUNT; /* h is N(mean, variance) */
+  }
+  assert_true(squares > 0.5 && squares < 1.5); /* five deviations of a mean of 200 squares */
+  memcpy(m.target, m.latent, sizeof f);
+  hark_lab_start_masked(&m, 230);
+  assert_fine(context, hark_lab_train_masked(&m, 100));
+  assert_fine(context, hark_lab_apply_masked(&m, features, f));
+  for (int i = 0; i < COUNT; i++) away += pow(f[i] - m.exact.out[i], 2) / COUNT;
+  assert_true(away < 0.02); /* of a variance of 1; four weights on 200 values, of variance .1 given the sequence */
+}
+
 /* The n-th request for memory fails, for every n. */
 static void memory_may_run_out(void **state) {
   (void)state;
@@ -283,6 +384,9 @@ int main(void) {
                                      cmocka_unit_test(labels_and_tokens_are_within_their_bounds),
                                      cmocka_unit_test(valleys_are_followed),
                                      cmocka_unit_test(kinks_are_come_near_to),
+                                     cmocka_unit_test(projected_gradients_end_where_they_are_stationary),
+                                     cmocka_unit_test(masked_networks_have_the_gradients_of_their_loss),
+                                     cmocka_unit_test(a_masked_network_can_be_the_posterior_mean),
                                      cmocka_unit_test(projections_are_kept),
                                      cmocka_unit_test(memory_may_run_out)};
   return cmocka_run_group_tests(tests, begin, end);
