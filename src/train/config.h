@@ -48,6 +48,7 @@ typedef struct hark_config {
     int64_t context_least, context_most, queries; /* of tables: rows of context and rows to predict */
 
     const char *text_field, *label_field;
+    const char *targets; /* of tables in CSV */
     bool quoted;
     int tokenizer;          /* index of hark_tokenizer_kind_name() */
     const char *vocabulary; /* the file of an imported tokenizer; "": none */

@@ -45,6 +45,7 @@ hark_status hark_material_examples(hark_context *context, const hark_config *con
                                            .classes = (int32_t)config->data.classes,
                                            .quoted = config->data.quoted,
                                            .text_field = config->data.text_field,
+                                           .targets = config->data.targets,
                                            .label_field = config->data.label_field,
                                            .labels = use == HARK_DATA_UNLABELLED  ? HARK_LABELS_NONE
                                                      : use == HARK_DATA_PREDICTED ? HARK_LABELS_EXPECTED

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "cli/predict/predict_output.h"
-#include "data/tables/table.h"
+#include "data/tables/columns.h"
 
 typedef struct prediction {
   hark_invocation *call;
@@ -31,22 +31,10 @@ typedef struct prediction {
 
 /* ---- columns ---- */
 
-/* Splits the names of --target in place: columns of the context. */
-static hark_status find_targets(prediction *p, hark_text *names, int32_t *columns) {
-  int64_t count = 0;
-  hark_text_append(names, "%s", p->settings->target);
-  HARK_TRY(names->status);
-  for (char *at = names->data, *next; at != NULL; at = next) {
-    next = strchr(at, ',');
-    if (next != NULL) *next++ = '\0';
-    if (count == p->targets) break;
-    HARK_TRY(hark_table_need(p->call->context, p->context, at, &columns[count]));
-    for (int64_t i = 0; i < count; i++)
-      if (columns[i] == columns[count])
-        return hark_fail(p->call->context, HARK_BAD_CONFIGURATION, "--target: column \"%s\" occurs twice", at);
-    count++;
-    if (next == NULL && count == p->targets) return HARK_OK;
-  }
+static hark_status find_targets(prediction *p, int32_t *columns) {
+  int32_t count;
+  HARK_TRY(hark_table_columns(p->call->context, p->context, "--target", p->settings->target, columns, &count));
+  if (count == p->targets) return HARK_OK;
   return hark_fail(p->call->context, HARK_BAD_CONFIGURATION, "--target: the model predicts %" PRId64 " %s, expected as many columns",
                    p->targets, p->targets == 1 ? "target" : "targets");
 }
@@ -87,16 +75,14 @@ static hark_status choose_columns(prediction *p) {
   hark_context *const context = p->call->context;
   const size_t columns = (size_t)(p->inputs + p->targets);
   void *memory = NULL;
-  p->column_bytes = (2 * columns + (size_t)p->targets) * sizeof(void *) + (size_t)p->targets * sizeof(int32_t);
+  p->column_bytes = (2 * columns + (size_t)p->targets) * sizeof(void *) + (size_t)p->context->column_count * sizeof(int32_t);
   HARK_TRY(hark_allocate_zero(context, p->column_bytes, &memory));
   p->known = memory;
   p->asked = p->known + columns;
   p->names = (const char **)(p->asked + columns);
   int32_t *const targets = (int32_t *)(p->names + p->targets);
-  hark_text names = hark_text_empty(context);
-  hark_status status = find_targets(p, &names, targets);
-  hark_text_free(&names);
-  return status == HARK_OK ? find_columns(p, targets) : status;
+  HARK_TRY(find_targets(p, targets));
+  return find_columns(p, targets);
 }
 
 /* ---- predicting ---- */

@@ -318,6 +318,7 @@ static hark_status create(hark_context *context, const hark_examples_settings *s
   examples->labels = settings->labels;
   examples->text_field = field_or(settings->text_field, HARK_JSON_LINES_TEXT);
   examples->label_field = field_or(settings->label_field, HARK_JSON_LINES_LABEL);
+  examples->targets = field_or(settings->targets, "");
   examples->words = examples->vocabulary = hark_text_empty(context);
   examples->symbols.item_bytes = 1;
   examples->aims.item_bytes = sizeof(hark_example_aim);

@@ -51,6 +51,7 @@ typedef struct hark_examples_settings {
   hark_labels labels;   /* NONE only for files of format text: HARK_BAD_CONFIGURATION for folders and other formats */
   /* of format text, the members of JSON lines (json_lines.h) that are the text and the label; NULL or "": "text" and "label" */
   const char *text_field, *label_field;
+  const char *targets;  /* of tables in CSV: names of the columns that are predicted, separated by commas; NULL or "": none */
   bool quoted;          /* of text and pairs: fields may be quoted as in CSV: "a ""word""" is a "word" */
   bool known;           /* a run has been trained on them: repeated files and copies in two splits are not refused */
   bool teaches_classes; /* a model will be trained on the classes: training examples of only one class are refused */

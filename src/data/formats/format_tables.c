@@ -1,14 +1,17 @@
-/* format_tables.c - see table_file.h. Rows have no symbols: all are symbol 0, and their numbers are stored separately. Tables of one file
- * have one number of rows; it may differ between files.
+/* format_tables.c - tables: see table_file.h; or a file is one table in CSV (tables/table.h). Rows have no symbols: all are symbol 0, and their
+ * numbers are stored separately. Tables of one file have one number of rows; it may differ between files.
  */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "data/examples/example_store.h"
 #include "data/formats/little_endian.h"
 #include "data/formats/record_header.h"
 #include "data/formats/table_file.h"
-#include "data/formats/tensor_examples.h"
+#include "data/sources.h"
+#include "data/tables/columns.h"
 #include "io/files.h"
 
 /* An input may be missing; a target may not, and neither may be infinite. */
@@ -57,10 +60,92 @@ static hark_status read_open(hark_example_reader *reader, const hark_input *file
   return read_records(reader, file, &sizes);
 }
 
-static hark_status read_file(hark_example_reader *reader) { return hark_read_binary(reader, read_open); }
+/* ---- CSV: one table ---- */
 
-/* A row has at least eight bytes. */
-static int64_t symbols_at_most(uint64_t file_bytes) { return (int64_t)(file_bytes / (2 * sizeof(float))) + 1; }
+/* Names of the columns, inputs first, each ended by a zero byte; all are columns of numbers. order [columns]. */
+static hark_status order_columns(hark_example_reader *reader, const hark_table *table, int32_t *order, int32_t *targets, hark_text *names) {
+  int32_t count, inputs = 0;
+  const double *numbers;
+  HARK_TRY(hark_table_columns(reader->context, table, "data.targets", reader->examples->targets, targets, &count));
+  for (int32_t c = 0; c < table->column_count; c++) {
+    bool target = false;
+    for (int32_t t = 0; t < count; t++) target = target || targets[t] == c;
+    if (!target) order[inputs++] = c;
+  }
+  for (int32_t t = 0; t < count; t++) order[inputs + t] = targets[t];
+  for (int32_t c = 0; c < table->column_count; c++) {
+    const char *const name = table->columns[order[c]].name;
+    HARK_TRY(hark_table_numbers(reader->context, table, order[c], &numbers));
+    hark_text_append_bytes(names, name, strlen(name) + 1);
+  }
+  HARK_TRY(names->status);
+  const hark_example_shape shape = {.symbols = 1, .features = table->column_count, .responses = count};
+  bool same;
+  HARK_TRY(hark_example_shape_set(reader, &shape, hark_text_get(names), names->length, &same));
+  if (same) return HARK_OK;
+  return hark_fail(reader->context, HARK_BAD_FILE, "%s: its columns are not those of the previous files", reader->path);
+}
+
+/* The rows as numbers of 32 bits, in the order of the columns. */
+static hark_status add_rows(hark_example_reader *reader, const hark_table *table, const int32_t *order) {
+  const int32_t columns = table->column_count, inputs = columns - hark_example_reader_shape(reader)->responses;
+  size_t numbers = 0;
+  HARK_TRY(hark_size_multiply(reader->context, (size_t)table->rows * sizeof(float), (size_t)columns, &numbers));
+  hark_text_resize(&reader->scratch, numbers);
+  HARK_TRY(reader->scratch.status);
+  float *const rows = (float *)(void *)reader->scratch.data;
+  for (int64_t row = 0; row < table->rows; row++)
+    for (int32_t c = 0; c < columns; c++) {
+      const float number = rows[row * columns + c] = (float)table->columns[order[c]].numbers[row];
+      if (isinf(number)) return hark_table_fail(reader->context, table, row, order[c], "a number beyond the range of 32 bits");
+      if (isnan(number) && c >= inputs)
+        return hark_table_fail(reader->context, table, row, order[c], "the target is missing, expected a number in every row");
+    }
+  HARK_TRY(hark_example_vectors(reader, rows, (size_t)table->rows, NULL));
+  return hark_example_end(reader, HARK_TARGET_IGNORED);
+}
+
+static hark_status read_csv(hark_example_reader *reader) {
+  hark_table *table = NULL;
+  hark_text names = hark_text_empty(reader->context);
+  void *memory = NULL;
+  size_t bytes = 0;
+  if (reader->examples->targets[0] == '\0')
+    return hark_fail(
+        reader->context, HARK_BAD_CONFIGURATION,
+        "%s: is no file of tables that begins with \"%s\"; a table in CSV needs the names of its targets, data.targets (--targets)",
+        reader->path, HARK_TABLES_MAGIC);
+  HARK_TRY(hark_table_open(reader->context, reader->path, &table));
+  bytes = 2 * (size_t)table->column_count * sizeof(int32_t);
+  hark_status status = hark_allocate(reader->context, bytes, &memory);
+  int32_t *const order = memory;
+  if (status == HARK_OK) status = order_columns(reader, table, order, order + table->column_count, &names);
+  if (status == HARK_OK) status = add_rows(reader, table, order);
+  hark_release(reader->context, memory, memory != NULL ? bytes : 0);
+  hark_text_free(&names);
+  hark_table_close(reader->context, &table);
+  return status;
+}
+
+static hark_status begins_with_magic(hark_example_reader *reader, bool *found) {
+  char front[sizeof HARK_TABLES_MAGIC - 1];
+  hark_input file;
+  *found = false;
+  HARK_TRY(hark_source_open(reader->context, reader->source, &file));
+  const hark_status status = file.size >= sizeof front ? hark_input_read_at(reader->context, &file, front, sizeof front, 0) : HARK_OK;
+  *found = status == HARK_OK && file.size >= sizeof front && memcmp(front, HARK_TABLES_MAGIC, sizeof front) == 0;
+  hark_input_close(&file);
+  return status;
+}
+
+static hark_status read_file(hark_example_reader *reader) {
+  bool records;
+  HARK_TRY(begins_with_magic(reader, &records));
+  return records ? hark_read_binary(reader, read_open) : read_csv(reader);
+}
+
+/* A row has at least two numbers: eight bytes, or four in CSV. */
+static int64_t symbols_at_most(uint64_t file_bytes) { return (int64_t)(file_bytes / 4) + 1; }
 
 static const char *row_name(int32_t symbol, char *text, size_t size) {
   (void)symbol;
