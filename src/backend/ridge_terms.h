@@ -18,6 +18,11 @@ static inline double hark_ridge_exponent_limit(hark_type type) { return type == 
 /* keys^ridge_power: d lambda / d ridge. */
 double hark_ridge_slope(const hark_attention_desc *desc, int64_t keys);
 
+/* Keys that a sequence has at most. */
+static inline int64_t hark_ridge_most_keys(const hark_attention_desc *desc) {
+  return desc->longest > 0 ? hark_min(desc->key_length, desc->longest) : desc->key_length;
+}
+
 /* Keys of a sequence that some query sees, without regard to masks; the other keys are not used. */
 static inline int64_t hark_ridge_keys(const hark_attention_desc *desc, const hark_attention_sequence *sequence) {
   if (!desc->causal) return sequence->key_count;

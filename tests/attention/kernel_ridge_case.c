@@ -175,6 +175,10 @@ hark_attention_desc ridge_problem_desc(const ridge_problem *p, hark_type type) {
   desc.head_dim = p->head_dim;
   desc.value_dim = p->value_dim;
   desc.max_sequences = p->ragged ? 3 : 0;
+  for (int s = 0; s < 3 && p->ragged; s++) { /* memory is that of the longest sequence */
+    desc.longest = hark_max(desc.longest, p->offsets[s + 1] - p->offsets[s]);
+    desc.longest = hark_max(desc.longest, p->query_offsets[s + 1] - p->query_offsets[s]);
+  }
   desc.causal = p->causal;
   desc.has_ridge = desc.has_sigma = p->per_head || p->learned;
   desc.has_sigma = desc.has_sigma && p->rbf;

@@ -1000,6 +1000,13 @@ static void test_plan(void **state) {
   assert_non_null(strstr(text, "exp cme f32"));
   assert_non_null(strstr(text, "a triangle of 98304 bytes a worker, two in the backward")); /* 3 (3 + 1) / 2 tiles of 64 x 64 x 4 bytes */
   hark_attention_plan_destroy(context, &plan);
+  desc.max_sequences = 3;
+  desc.longest = 60; /* of a batch of several sequences: one tile is enough for each */
+  assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+  hark_attention_plan_print(plan, text, sizeof text);
+  assert_non_null(strstr(text, "a triangle of 16384 bytes a worker"));
+  hark_attention_plan_destroy(context, &plan);
+  desc.longest = 0;
   desc.key_length = desc.query_length = (int64_t)1 << 36;
   assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_TOO_LARGE);
   ridge_problem_free(&p);

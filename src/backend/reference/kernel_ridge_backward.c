@@ -31,9 +31,10 @@ typedef struct backward_task {
 
 /* In addition to the forward's: dM [m, m], dK [m, d]. */
 hark_status hark_reference_ridge_backward_doubles(hark_context *context, const hark_attention_desc *desc, size_t *out) {
+  const size_t keys = (size_t)hark_ridge_most_keys(desc);
   size_t forward, more;
   HARK_TRY(hark_reference_ridge_doubles(context, desc, &forward));
-  HARK_TRY(hark_size_multiply(context, (size_t)desc->key_length, (size_t)desc->key_length + (size_t)desc->head_dim, &more));
+  HARK_TRY(hark_size_multiply(context, keys, keys + (size_t)desc->head_dim, &more));
   return hark_size_add(context, forward, more, out);
 }
 
@@ -159,7 +160,7 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
   const hark_attention_call *run = task->run;
   const hark_attention_args *args = run->args;
   const hark_attention_desc *desc = &run->plan->desc;
-  const int64_t d = desc->head_dim, dv = desc->value_dim, length = desc->key_length;
+  const int64_t d = desc->head_dim, dv = desc->value_dim, length = hark_ridge_most_keys(desc);
   double *memory = task->memory.scratch + task->memory.per_worker * (size_t)worker;
   double *dmatrix = memory, *dkeys = dmatrix + length * length;
   ridge_head h;

@@ -24,7 +24,7 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
 }
 
 hark_status hark_reference_ridge_doubles(hark_context *context, const hark_attention_desc *desc, size_t *out) {
-  const size_t keys = (size_t)desc->key_length, dims = (size_t)desc->head_dim + 2 * (size_t)desc->value_dim;
+  const size_t keys = (size_t)hark_ridge_most_keys(desc), dims = (size_t)desc->head_dim + 2 * (size_t)desc->value_dim;
   size_t rows;
   HARK_TRY(hark_size_multiply(context, keys, keys + dims + 8, &rows)); /* eight: six rows of scratch, the positions, and `added` */
   return hark_size_add(context, rows, 2 * (size_t)desc->head_dim + (size_t)desc->value_dim, out);
@@ -194,7 +194,7 @@ void hark_reference_ridge_solve_transposed(const ridge_head *h, int64_t n, doubl
 bool hark_reference_ridge_factorise(const hark_attention_call *run, int64_t sequence, int64_t head, double *memory,
                                     hark_ridge_record *record, ridge_head *h) {
   const hark_attention_desc *desc = &run->plan->desc;
-  const int64_t length = desc->key_length, d = desc->head_dim, dv = desc->value_dim;
+  const int64_t length = hark_ridge_most_keys(desc), d = desc->head_dim, dv = desc->value_dim;
   *h = (ridge_head){.at = hark_dense_head(run, NULL, sequence, head), .record = record, .system = sequence * desc->heads + head};
   h->key = memory;
   h->value = h->key + length * d;

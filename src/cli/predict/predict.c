@@ -80,7 +80,7 @@ static hark_status check_tables(hark_invocation *call, const predict_values *val
 }
 
 static hark_status check(hark_invocation *call) {
-  static const char *const of_tables[] = {"context_table", "query", "target", "interval"};
+  static const char *const of_tables[] = {"context_table", "query", "target"};
   const predict_values *const values = call->values[0];
   hark_config *const config = call->values[1];
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */

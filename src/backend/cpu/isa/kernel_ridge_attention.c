@@ -187,7 +187,7 @@ static hark_status forward(hark_context *context, const hark_attention_call *run
 }
 
 static int print(const hark_attention_plan *plan, char *text, size_t size) {
-  const int64_t tiles = hark_ceil_div(plan->desc.key_length, HARK_RIDGE_TILE);
+  const int64_t tiles = hark_ceil_div(hark_ridge_most_keys(&plan->desc), HARK_RIDGE_TILE);
   const int64_t triangle = tiles * (tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS * (int64_t)sizeof(float);
   return snprintf(text, size, "tiles of %d x %d, lanes %d, %d workers, a triangle of %" PRId64 " bytes a worker, %s in the backward",
                   HARK_RIDGE_TILE, HARK_RIDGE_TILE, HARK_LANES, plan->workers, triangle, ridge_has_matrix(&plan->desc) ? "two" : "one");

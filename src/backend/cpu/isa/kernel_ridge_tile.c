@@ -44,7 +44,7 @@ static void carve_places(carver *c, bool needed, int64_t tiles, ridge_places *pl
 }
 
 size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool backward, float *memory, ridge_tiles *h) {
-  const int64_t tiles = hark_ceil_div(desc->key_length, HARK_RIDGE_TILE), keys = tiles * HARK_RIDGE_TILE, lanes = HARK_RIDGE_TILE;
+  const int64_t tiles = hark_ceil_div(hark_ridge_most_keys(desc), HARK_RIDGE_TILE), keys = tiles * HARK_RIDGE_TILE, lanes = HARK_RIDGE_TILE;
   const int64_t triangle = tiles * (tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS;
   const int64_t dp = (int)hark_padded(desc->head_dim), dvp = (int)hark_padded(desc->value_dim), d = desc->head_dim, dv = desc->value_dim;
   const bool rbf = desc->kernel == HARK_KERNEL_RBF;
@@ -95,10 +95,11 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
 }
 
 hark_status HARK_ISA(hark_cpu_ridge_floats)(hark_context *context, const hark_attention_desc *desc, bool backward, size_t *out) {
-  const double keys = (double)desc->key_length + 2 * HARK_RIDGE_TILE, dims = (double)desc->head_dim + (double)desc->value_dim + 64;
+  const double keys = (double)hark_ridge_most_keys(desc) + 2 * HARK_RIDGE_TILE,
+               dims = (double)desc->head_dim + (double)desc->value_dim + 64;
   if (4 * keys * (2 * keys + 8 * dims + 512) + 8 * (double)desc->query_length > (double)(PTRDIFF_MAX / 64))
-    return hark_fail(context, HARK_TOO_LARGE, "attention: key_length %lld with normalisation cme makes a factor larger than memory can be",
-                     (long long)desc->key_length);
+    return hark_fail(context, HARK_TOO_LARGE, "attention: %lld keys with normalisation cme make a factor larger than memory can be",
+                     (long long)hark_ridge_most_keys(desc));
   ridge_tiles h;
   *out = HARK_ISA(hark_cpu_ridge_carve)(desc, backward, NULL, &h);
   return HARK_OK;
