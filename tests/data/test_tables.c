@@ -87,6 +87,51 @@ static void bad_files_are_refused(void **state) {
   }
 }
 
+static hark_status open_csv(const task_place *f, const char *name, const char *text, const char *targets, hark_examples **out) {
+  const char *const path = test_file_write_text(f->folder, name, text);
+  const hark_examples_settings settings = {.format = "tables", .paths = &path, .path_count = 1, .targets = targets};
+  return hark_examples_open(f->context, &settings, out);
+}
+
+/* Targets come last, in the order of their names; a missing input is NaN. */
+static void a_table_in_csv_is_an_example(void **state) {
+  const task_place *const f = *state;
+  hark_examples *e = NULL;
+  const float expected[] = {2, 0.5F, 4, 1, 6, NAN, 8, 5};
+  assert_fine(f->context, open_csv(f, "a.csv", "b;a;d;c\n1;2;4;0.5\n5;6;8;NA\n", "d,b", &e));
+  assert_int_equal(hark_examples_count(e, HARK_SPLIT_TRAINING).examples, 1);
+  assert_int_equal(hark_examples_length(e, HARK_SPLIT_TRAINING, 0, 0), 2);
+  assert_int_equal(hark_examples_features(e), 4);
+  assert_int_equal(hark_examples_responses(e), 2);
+  const float *const table = hark_examples_table(e, HARK_SPLIT_TRAINING, 0);
+  for (int i = 0; i < 8; i++) assert_true(table[i] == expected[i] || (isnan(table[i]) && isnan(expected[i])));
+  hark_examples_close(f->context, &e);
+}
+
+static void bad_csv_is_refused(void **state) {
+  const task_place *const f = *state;
+  const struct {
+    const char *text, *targets;
+    hark_status status;
+    const char *message;
+  } cases[] = {
+      {"a,b\n1,2\n", "", HARK_BAD_CONFIGURATION, "a table in CSV needs the names of its targets, data.targets"},
+      {"a,b\n1,2\n", "c", HARK_BAD_CONFIGURATION, "has no column \"c\""},
+      {"a,b\n1,2\n", "b,b", HARK_BAD_CONFIGURATION, "column \"b\" occurs twice"},
+      {"a,b\n1,2\n", "a,b", HARK_BAD_CONFIGURATION, "names all columns"},
+      {"a,b\nred,2\n", "b", HARK_BAD_FILE, "bad.csv:2: column \"a\""},
+      {"a,b\n1,\n", "b", HARK_BAD_FILE, "the target is missing"},
+      {"a,b\n1e39,2\n", "b", HARK_BAD_FILE, "beyond the range of 32 bits"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hark_examples *e = NULL;
+    assert_int_equal(open_csv(f, "bad.csv", cases[i].text, cases[i].targets, &e), cases[i].status);
+    if (strstr(hark_context_message(f->context), cases[i].message) == NULL)
+      fail_msg("\"%s\", expected \"%s\"", hark_context_message(f->context), cases[i].message);
+    assert_null(e);
+  }
+}
+
 static hark_example_batches describe(const task_place *f, const hark_examples *e, hark_table_split split) {
   const hark_example_batches_settings settings = {.split = HARK_SPLIT_TRAINING,
                                                   .order = HARK_ORDER_SEQUENTIAL,
@@ -239,13 +284,9 @@ static void generated_functions_have_their_length_scale(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TASK_TEST(tables_come_back),
-      TASK_TEST(bad_files_are_refused),
-      TASK_TEST(samples_are_rows_of_their_table),
-      TASK_TEST(columns_are_scaled_by_the_context),
-      TASK_TEST(columns_without_scale),
-      TASK_TEST(short_tables_are_refused),
-      TASK_TEST(generated_functions_have_their_length_scale),
+      TASK_TEST(tables_come_back),      TASK_TEST(bad_files_are_refused),           TASK_TEST(a_table_in_csv_is_an_example),
+      TASK_TEST(bad_csv_is_refused),    TASK_TEST(samples_are_rows_of_their_table), TASK_TEST(columns_are_scaled_by_the_context),
+      TASK_TEST(columns_without_scale), TASK_TEST(short_tables_are_refused),        TASK_TEST(generated_functions_have_their_length_scale),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
