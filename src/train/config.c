@@ -70,7 +70,7 @@ static const hark_option options[] = {
      "member of JSON lines that contains the label", "data.format text"},
     {"data.quoted", "quoted", HARK_OPTION_BOOL, AT(data.quoted), "false", NULL, DATA, NULL,
      "fields may be quoted as in CSV; inside a quoted field, two double quotes are read as one", "data.format text|pairs"},
-    {"data.targets", "targets", HARK_OPTION_STRING, AT(data.targets), "", NULL, DATA, "NAME,...",
+    {"data.targets", "target-columns", HARK_OPTION_STRING, AT(data.targets), "", NULL, DATA, "NAME,...",
      "tables in CSV: columns that are predicted; all other columns are inputs", TABLES},
     {"data.context_least", NULL, HARK_OPTION_INT, AT(data.context_least), "2", "[1, 16777216]", DATA, NULL,
      "tables: smallest number of rows whose targets are given, the context of a sample", TABLES},

@@ -207,7 +207,7 @@ static void bad_tables_are_refused(void **state) {
   } cases[] = {
       {"x,y\n1,2\n3,4\n", "x\n1\n", "--target z", HARK_EXIT_USAGE, "has no column \"z\""},
       {"x,y\n1,2\n3,4\n", "w\n1\n", "--target y", HARK_EXIT_USAGE, "has no column \"x\""},
-      {"x,y\n1,2\n3,4\n", "x\n1\n", "--target x,y", HARK_EXIT_USAGE, "the model predicts 1 target"},
+      {"x,y,z\n1,2,3\n3,4,5\n", "x\n1\n", "--target z,y", HARK_EXIT_USAGE, "the model predicts 1 target"},
       {"x,y\nred,2\n3,4\n", "x\n1\n", "--target y", HARK_EXIT_BAD_INPUT, "c.csv:2: column \"x\""},
       {"x,y\n1,2\n3,\n", "x\n1\n", "--target y", HARK_EXIT_BAD_INPUT, "c.csv:3: column \"y\": the target is missing"},
       {"x,y\n1,2\n3,2\n", "x\n1\n", "--target y", HARK_EXIT_USAGE, "is the same in all 2 rows of the context"},

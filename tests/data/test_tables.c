@@ -115,7 +115,7 @@ static void bad_csv_is_refused(void **state) {
     hark_status status;
     const char *message;
   } cases[] = {
-      {"a,b\n1,2\n", "", HARK_BAD_CONFIGURATION, "a table in CSV needs the names of its targets, data.targets"},
+      {"a,b\n1,2\n", "", HARK_BAD_FILE, "a table in CSV needs the names of its targets, data.targets"},
       {"a,b\n1,2\n", "c", HARK_BAD_CONFIGURATION, "has no column \"c\""},
       {"a,b\n1,2\n", "b,b", HARK_BAD_CONFIGURATION, "column \"b\" occurs twice"},
       {"a,b\n1,2\n", "a,b", HARK_BAD_CONFIGURATION, "names all columns"},

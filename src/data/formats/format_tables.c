@@ -111,10 +111,10 @@ static hark_status read_csv(hark_example_reader *reader) {
   void *memory = NULL;
   size_t bytes = 0;
   if (reader->examples->targets[0] == '\0')
-    return hark_fail(
-        reader->context, HARK_BAD_CONFIGURATION,
-        "%s: is no file of tables that begins with \"%s\"; a table in CSV needs the names of its targets, data.targets (--targets)",
-        reader->path, HARK_TABLES_MAGIC);
+    return hark_fail(reader->context, HARK_BAD_FILE,
+                     "%s: is no file of tables, which begin with \"%s\"; a table in CSV needs the names of its targets, data.targets "
+                     "(--target-columns)",
+                     reader->path, HARK_TABLES_MAGIC);
   HARK_TRY(hark_table_open(reader->context, reader->path, &table));
   bytes = 2 * (size_t)table->column_count * sizeof(int32_t);
   hark_status status = hark_allocate(reader->context, bytes, &memory);

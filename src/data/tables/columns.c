@@ -9,12 +9,13 @@ static hark_status find(hark_context *context, const hark_table *table, const ch
   for (char *at = names, *next; at != NULL; at = next) {
     next = strchr(at, ',');
     if (next != NULL) *next++ = '\0';
+    int32_t column = 0;
+    HARK_TRY(hark_table_need(context, table, at, &column));
+    for (int32_t i = 0; i < *count; i++)
+      if (columns[i] == column) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: column \"%s\" occurs twice", option, at);
     if (*count + 1 == table->column_count)
       return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: names all columns of %s, expected at least one input", option, table->path);
-    HARK_TRY(hark_table_need(context, table, at, &columns[*count]));
-    for (int32_t i = 0; i < *count; i++)
-      if (columns[i] == columns[*count]) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: column \"%s\" occurs twice", option, at);
-    ++*count;
+    columns[(*count)++] = column;
   }
   return HARK_OK;
 }
