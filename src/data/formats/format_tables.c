@@ -1,4 +1,4 @@
-/* format_tables.c - tables: see table_file.h; or a file is one table in CSV (tables/table.h). Rows have no symbols: all are symbol 0, and their
+/* format_tables.c - see table_file.h; or a file is one table in CSV (tables/table.h). Rows have no symbols: all are symbol 0, and their
  * numbers are stored separately. Tables of one file have one number of rows; it may differ between files.
  */
 #include <inttypes.h>
