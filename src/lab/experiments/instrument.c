@@ -227,13 +227,13 @@ static hark_status measure(hark_lab *lab) {
   return draw_figure(lab, table);
 }
 
-/* Slope <= -.4 (and above -1: faster than 1 / L would be a mistake) was fixed beforehand, for 250 .. 4000 tokens. A squared error is about
- * 1.5 to 2 times as wide as its mean, so that a root mean square of 40 samples has a relative deviation of .14, of all five lengths .06; of
- * 60 samples .11, of three lengths .065. The two stages meet their first-order prediction, which at 250 tokens (quick: 125) lacks 6 % (15
- * %), within five of these; their ratio to the naive error is expected to be .246 (quick: .7) at the largest length, so at most .42 (1).
- * The slope over three lengths has a deviation of .1: quick requires -.4 + .2. The naive estimates must meet their limits within 5 %
- * (their deviation is about 1 / sqrt(L samples)), the plug-in estimate sqrt(.2925^2 + 36.5 / h) (see `notes`), of which the second part
- * scatters: by .055 of the whole (quick: .08). */
+/* Slope <= -.4 (and above -1: faster than 1 / L would be a mistake) was fixed beforehand, for 250 .. 4000 tokens. The squared error of a
+ * sample has a deviation of 1.1 to 1.25 times its mean (2.2 at 125 tokens). So a root mean square of 40 samples has a relative deviation
+ * of .1, and ten seeds had .14; of all five lengths .06. Of 60 samples it is .11, of three lengths .065. The two stages meet their
+ * first-order prediction, which at 250 tokens (quick: 125) lacks 6 % (15 %), within five of these; their ratio to the naive error is
+ * expected to be .246 (quick: .7) at the largest length, so at most .42 (1). The slope over three lengths has a deviation of .1: quick
+ * requires -.4 + .2. The naive estimates must meet their limits within 5 % (their deviation is about 1 / sqrt(L samples)), the plug-in
+ * estimate sqrt(.2925^2 + 36.5 / h) (see `notes`), of which the second part scatters: by .055 of the whole (quick: .08). */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const int64_t rows = hark_lab_row_count(table);
