@@ -59,10 +59,10 @@ size_t hark_packed_batch_bytes(const hark_packed_batch *batch) {
 
 /* Offsets are those of the ranges: of part `part` of every table, from the first row of the part. */
 static hark_status write_offsets(hark_context *context, const hark_tensor *offsets, const hark_example_batch *from, int part) {
-  const int64_t first = from->ranges[2 * part];
+  const int64_t of_part = (int64_t)2 * part, first = from->ranges[of_part];
   int64_t *const to = offsets->data;
   for (int64_t i = 0; i <= from->rows; i++) {
-    const int64_t at = (i < from->rows ? from->ranges[4 * i + 2 * part] : from->ranges[4 * (i - 1) + 2 * part + 1]) - first;
+    const int64_t at = (i < from->rows ? from->ranges[4 * i + of_part] : from->ranges[4 * (i - 1) + of_part + 1]) - first;
     HARK_TRY(hark_backend_write(context, to + i, &at, sizeof at));
   }
   return HARK_OK;

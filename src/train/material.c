@@ -63,7 +63,7 @@ hark_learning_task hark_material_task_of(const hark_config *config, const hark_e
   const int32_t responses = hark_examples_responses(examples);
   if (hark_examples_target_kind(examples) == HARK_TARGET_ROWS)
     return (hark_learning_task){.vocabulary = hark_examples_vocabulary_size(examples),
-                                .features = 2 * (hark_examples_features(examples) - responses),
+                                .features = (int64_t)2 * (hark_examples_features(examples) - responses),
                                 .responses = responses,
                                 .parts = HARK_TABLE_PARTS,
                                 .tables = true};

@@ -141,7 +141,7 @@ static hark_status write_rows(prediction *p, const float *mean, const float *var
   HARK_TRY(hark_predict_output_begin(&p->output));
   for (int64_t row = 0; row < p->query->rows; row++) {
     for (int64_t t = 0; t < p->targets; t++) {
-      const double predicted = mean[row * p->targets + t], deviation = sqrt(variance[row * p->targets + t]);
+      const double predicted = mean[row * p->targets + t], deviation = sqrt((double)variance[row * p->targets + t]);
       const double target = compared ? p->asked[p->inputs + t][row] : NAN;
       hark_predict_output_number(&p->output, predicted, true);
       hark_predict_output_number(&p->output, deviation, true);

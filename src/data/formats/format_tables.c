@@ -16,7 +16,7 @@
 
 /* An input may be missing; a target may not, and neither may be infinite. */
 static hark_status check_numbers(const hark_example_reader *reader, const hark_vectors_sizes *sizes, const float *numbers, uint64_t at) {
-  const size_t columns = (size_t)(sizes->features + sizes->responses), count = (size_t)sizes->length * columns;
+  const size_t columns = (size_t)sizes->features + (size_t)sizes->responses, count = (size_t)sizes->length * columns;
   for (size_t i = 0; i < count; i++) {
     const bool missing = isnan(numbers[i]) && i % columns < (size_t)sizes->features;
     if (!isfinite(numbers[i]) && !missing)

@@ -93,14 +93,15 @@ static void project(const table *t) {
 }
 
 static void draw_waves(const table *t) {
-  double normal[2 * WAVES];
+  double sine[WAVES], cosine[WAVES];
   project(t);
-  hark_task_fill_normal(t->random, sqrt(1.0 / WAVES), 2 * WAVES, normal);
+  hark_task_fill_normal(t->random, sqrt(1.0 / WAVES), WAVES, sine);
+  hark_task_fill_normal(t->random, sqrt(1.0 / WAVES), WAVES, cosine);
   for (int64_t i = 0; i < t->rows; i++) {
     t->y[i] = 0;
     for (int k = 0; k < WAVES; k++) {
       const double angle = 2 * PI * (k + 1) * t->direction[i] / t->width;
-      t->y[i] += normal[2 * k] * sin(angle) + normal[2 * k + 1] * cos(angle);
+      t->y[i] += sine[k] * sin(angle) + cosine[k] * cos(angle);
     }
   }
 }
