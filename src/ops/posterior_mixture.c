@@ -170,7 +170,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
 /* The gradients of a row: by the outputs, by w, V + N, e and log w, and the sums of the row that dprior is made of. */
 typedef struct mixture_gradient {
   hark_numbers dy, mean, variance, log_determinant, quadratic, noise, logit;
-  double weight[HARK_POSTERIOR_MIXTURE_HEADS], spread[HARK_POSTERIOR_MIXTURE_HEADS];
+  double weight[HARK_POSTERIOR_MIXTURE_HEADS], spread[HARK_POSTERIOR_MIXTURE_HEADS], evidence[HARK_POSTERIOR_MIXTURE_HEADS];
   double dshape, drate, dtemperature; /* by a, b0 and log t */
 } mixture_gradient;
 
@@ -194,16 +194,17 @@ static void back_response(const mixture *x, int64_t m, int64_t r, mixture_gradie
   }
 }
 
-/* db = dv (V + N) / (a - 1) - de a / b; dQ = db / 2, db0 = sum db; da -= de log b */
-static void back_rates(const mixture *x, int64_t m, int64_t h, double devidence, mixture_gradient *g) {
-  for (int64_t r = 0; r < x->responses; r++) {
-    double mean, variance;
-    reduce(x, m, r, &mean, &variance);
-    const double dvariance = hark_get(g->dy, (2 * m + 1) * x->responses + r) / variance, b = rate_of(x, m, h, r);
-    const double db = x->weight[h] * dvariance * x->spread[h] / (x->shape - 1) - devidence * x->shape / b;
+/* Of response r: db = dv (V + N) / (a - 1) - de a / b; dQ = db / 2, db0 = sum db; da -= de log b */
+static void back_rates(const mixture *x, int64_t m, int64_t r, mixture_gradient *g) {
+  double mean, variance;
+  reduce(x, m, r, &mean, &variance);
+  const double dvariance = hark_get(g->dy, (2 * m + 1) * x->responses + r) / variance;
+  for (int64_t h = 0; h < x->heads; h++) {
+    const double b = rate_of(x, m, h, r);
+    const double db = x->weight[h] * dvariance * x->spread[h] / (x->shape - 1) - g->evidence[h] * x->shape / b;
     give(g->quadratic, place(x, m, h, r), db / 2);
     g->drate += db;
-    g->dshape -= devidence * log(b);
+    g->dshape -= g->evidence[h] * log(b);
   }
 }
 
@@ -220,8 +221,9 @@ static void back_row(mixture *x, int64_t m, mixture_gradient *g) {
     give(g->variance, h * x->rows + m, g->spread[h]);
     give(g->noise, h * x->rows + m, g->spread[h]);
     g->dtemperature += devidence * x->evidence[h];
-    back_rates(x, m, h, devidence, g);
+    g->evidence[h] = devidence;
   }
+  for (int64_t r = 0; r < x->responses; r++) back_rates(x, m, r, g);
 }
 
 static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
