@@ -416,20 +416,7 @@ static void causal_matrix(void *data, int64_t index, int worker) {
   const float *w = h.pair + j * HARK_RIDGE_TILE * row;
   hark_pack_transposed(w + HARK_RIDGE_TILE, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 1.0f, h.turned);
   hark_pack_transposed(w, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 1.0f, h.turned + HARK_RIDGE_TILE_FLOATS);
-  for (int64_t i = 0; i <= j; i++) {
-    const hark_ridge_product p = {.a = h.turned,
-                                  .a_row = HARK_RIDGE_TILE,
-                                  .b = h.pair + i * HARK_RIDGE_TILE * row,
-                                  .b_row = row,
-                                  .b_step = 1,
-                                  .c = h.matrix + ridge_tile(&h, i, j),
-                                  .c_row = HARK_RIDGE_TILE,
-                                  .rows = HARK_RIDGE_TILE,
-                                  .depth = 2 * HARK_RIDGE_TILE,
-                                  .width = HARK_RIDGE_TILE,
-                                  .next = i < j ? h.matrix + ridge_tile(&h, i + 1, j) : NULL};
-    hark_ridge_add(&p);
-  }
+  ridge_add_turned(&h, j, 2 * HARK_RIDGE_TILE);
 }
 
 static void causal_keys(void *data, int64_t tile, int worker) {

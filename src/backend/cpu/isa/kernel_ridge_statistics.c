@@ -31,20 +31,7 @@ static void add_outer_column(void *data, int64_t index, int worker) {
                          h.turned + lane * HARK_RIDGE_TILE);
   for (int lane = 0; lane < task->lanes; lane++)
     hark_ridge_row_times(h.turned + lane * HARK_RIDGE_TILE, task->weights[lane], HARK_RIDGE_TILE);
-  for (int64_t i = 0; i <= j; i++) {
-    const hark_ridge_product p = {.a = h.turned,
-                                  .a_row = HARK_RIDGE_TILE,
-                                  .b = h.pair + i * HARK_RIDGE_TILE * ROW,
-                                  .b_row = ROW,
-                                  .b_step = 1,
-                                  .c = h.matrix + ridge_tile(&h, i, j),
-                                  .c_row = HARK_RIDGE_TILE,
-                                  .rows = HARK_RIDGE_TILE,
-                                  .depth = task->lanes,
-                                  .width = HARK_RIDGE_TILE,
-                                  .next = i < j ? h.matrix + ridge_tile(&h, i + 1, j) : NULL};
-    hark_ridge_add(&p);
-  }
+  ridge_add_turned(&h, j, task->lanes);
 }
 
 void HARK_ISA(hark_cpu_ridge_add_outer)(const ridge_tiles *h, int64_t tiles, int lanes, const float *weights) {

@@ -185,6 +185,25 @@ static inline ptrdiff_t ridge_tile(const ridge_tiles *h, int64_t i, int64_t j) {
   return (ptrdiff_t)(i * h->tiles - i * (i - 1) / 2 + (j - i)) * HARK_RIDGE_TILE_FLOATS;
 }
 
+/* Tiles (i, j) of h->matrix, i <= j, += rows i of h->pair [n][128] times h->turned [depth][64]. */
+static inline void ridge_add_turned(const ridge_tiles *h, int64_t j, int depth) {
+  const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
+  for (int64_t i = 0; i <= j; i++) {
+    const hark_ridge_product p = {.a = h->turned,
+                                  .a_row = HARK_RIDGE_TILE,
+                                  .b = h->pair + i * HARK_RIDGE_TILE * row,
+                                  .b_row = row,
+                                  .b_step = 1,
+                                  .c = h->matrix + ridge_tile(h, i, j),
+                                  .c_row = HARK_RIDGE_TILE,
+                                  .rows = HARK_RIDGE_TILE,
+                                  .depth = depth,
+                                  .width = HARK_RIDGE_TILE,
+                                  .next = i < j ? h->matrix + ridge_tile(h, i + 1, j) : NULL};
+    hark_ridge_add(&p);
+  }
+}
+
 /* Keys, with masked ones, and tiles of keys that queries up to `row` of the sequence see. */
 static inline int64_t ridge_seen_keys(const ridge_tiles *h, int64_t row) {
   return h->desc->causal ? hark_max(0, hark_min(h->keys, row + h->sequence->offset + 1)) : h->keys;
