@@ -249,7 +249,7 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
 static hark_status backward(hark_context *context, const hark_call *call) {
   if (hark_gradient_is_absent(call)) return HARK_OK;
   const int64_t rows = hark_row_count(&call->inputs[INPUT_MEAN]);
-  const double *const terms = (double *)call->workspace + rows;
+  const double *const terms = rows == 0 ? NULL : (double *)call->workspace + rows;
   HARK_TRY(count_context(context, call, call->workspace));
   hark_range_for(context, call, rows, hark_row_grain(hark_row_length(&call->inputs[INPUT_MEAN])), backward_rows);
   const hark_numbers dprior = hark_gradient_of(call, INPUT_PRIOR);
