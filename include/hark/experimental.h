@@ -38,7 +38,8 @@ extern "C" {
   X(noise_of_heads)                                                                                                                        \
   X(posterior_mixture)                                                                                                                     \
   X(gaussian_loss)                                                                                                                         \
-  X(gate_segments)
+  X(gate_segments)                                                                                                                         \
+  X(class_logits)
 HARK_EXPERIMENTAL_OPERATORS(HARK_OPERATOR_DECLARE)
 
 /* segment_slots: offsets of `slots` rows for every segment, C min(slots, length of the segment) of them with `fewer`. input offsets i64 [S
@@ -236,10 +237,14 @@ typedef struct hark_noise_of_heads_attributes {
 #define HARK_POSTERIOR_MIXTURE_HEADS 64
 
 /* gaussian_loss: loss = weight sum (log 2 pi + v + (target - m)^2 exp(-v)) / 2. inputs prediction [..., 2 R] (R means m, then R logarithms
- * of variances v) and target [..., R]; loss of rank 0. */
+ * of variances v) and target [..., R]; loss of rank 0. With `squared`, loss = weight sum (target - m)^2, and v has no effect. */
 typedef struct hark_gaussian_loss_attributes {
   double weight;
+  bool squared;
 } hark_gaussian_loss_attributes;
+
+/* class_logits: y[n, c] = exp(a) m[n, c] (1 + exp(b + v[n, c]))^-1/2 + level[n, c], logits of C classes. inputs prediction [..., 2 C] (C
+ * means m, then C logarithms of variances v), level [..., C], which is data, and scale [2] (a, b); y [..., C]. No attributes. */
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,8 @@
  *
  *     hark_regressor_describe    how many inputs and targets a row has
  *     hark_regressor_create      memory for tables up to a number of rows
- *     hark_regressor_run         a table -> means and variances
+  *     hark_regressor_run         a table -> means and variances
+ *     hark_regressor_classify    a table whose target is a class -> probabilities
  *
  * The rows with targets are the context; they have no order. The prediction for a query does not depend on other queries. With a model that
  * scales columns (model.regressor.standardise), every column is shifted and scaled by its mean and deviation in the context, and results
@@ -28,6 +29,10 @@ typedef struct hark_regressor hark_regressor;
 HARK_API HARK_MUST_CHECK hark_status hark_regressor_describe(hark_context *context, const hark_model *model, int64_t *inputs,
                                                              int64_t *targets);
 
+/* *classes: the largest number of classes of the target, which is then the only one; 0 for a model of numbers. Errors: HARK_UNSUPPORTED for
+ * a model of another architecture; it is then 0. */
+HARK_API HARK_MUST_CHECK hark_status hark_regressor_class_count(hark_context *context, const hark_model *model, int64_t *classes);
+
 /* Set struct_size to sizeof(hark_regressor_options). */
 typedef struct hark_regressor_options {
   size_t struct_size;
@@ -47,16 +52,24 @@ HARK_API void hark_regressor_destroy(hark_regressor **regressor);
 typedef struct hark_regressor_table {
   size_t struct_size;
   int64_t context_rows, query_rows;
-  const float *context; /* [context_rows, inputs + targets]: of each row the inputs, then the targets; a missing input is NaN */
+  const float *context; /* [context_rows, inputs + targets]: of each row the inputs, then the targets; a missing input is NaN, and a class
+                           is a whole number from 0 */
   const float *queries; /* [query_rows, inputs] */
 } hark_regressor_table;
 
 /* Writes mean and variance [query_rows, targets] of the targets of every query; the variance includes the noise of an observation.
  * Errors: HARK_INVALID_ARGUMENT (struct_size, a number of rows out of range, a target that is not finite, an infinite input, with scaled
  * columns a target that is the same in all rows of the context; the message has row and number), HARK_NOT_FINITE (results; context rows
- * that are far apart in scale). After an error the results are unchanged or a part of the new ones. */
+  * that are far apart in scale), HARK_UNSUPPORTED for a model of classes. After an error the results are unchanged or a part of the new
+ * ones. */
 HARK_API HARK_MUST_CHECK hark_status hark_regressor_run(hark_regressor *regressor, const hark_regressor_table *table, float *mean,
                                                         float *variance);
+
+/* Writes probabilities [query_rows, classes], with all classes of the model; classes that the context lacks have 0. Errors: as
+ * hark_regressor_run(), HARK_INVALID_ARGUMENT for a class that is no whole number of [0, classes) or for a context of one class,
+ * HARK_UNSUPPORTED for a model of numbers. */
+HARK_API HARK_MUST_CHECK hark_status hark_regressor_classify(hark_regressor *regressor, const hark_regressor_table *table,
+                                                             float *probabilities);
 
 #ifdef __cplusplus
 }

@@ -22,13 +22,13 @@ typedef struct hark_example_batch {
   int32_t *types;              /* [T] token types; NULL: all 0 */
   int64_t *segments;           /* [T] */
   int64_t *ranges;             /* [rows, P, 2] */
-  int32_t *targets;            /* [rows] or [T] */
+  int32_t *targets;            /* [rows] or [T]; of tables whose targets are classes [T], -1 at queries whose class the context lacks */
   float *features;             /* [T, features], of format vectors */
-  float *responses;            /* [rows, responses], in place of targets; of tables [T, responses] */
-  hark_column_scale *scales;   /* of tables: [rows, responses], by which targets were scaled */
-  int64_t context_rows;        /* of tables: rows of context, which come first; the others are queries. Otherwise 0 */
-  int64_t real;                /* number of targets other than HARK_TARGET_IGNORED; of tables the numbers to predict */
-  int64_t longest;             /* tokens of the longest sequence of this batch */
+  float *responses;          /* [rows, responses], in place of targets; of tables [T, responses]; of classes see hark_table_put_classes() */
+  hark_column_scale *scales; /* of tables: [rows, responses], by which targets were scaled */
+  int64_t context_rows;      /* of tables: rows of context, which come first; the others are queries. Otherwise 0 */
+  int64_t real;              /* number of targets other than HARK_TARGET_IGNORED; of tables the numbers to predict */
+  int64_t longest;           /* tokens of the longest sequence of this batch */
 } hark_example_batch;
 
 #endif

@@ -397,7 +397,10 @@ typedef enum hark_stored {
   X(regressor.least_noise, NULL, FLOAT, "1e-4", "[1e-6, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                  \
     "smallest variance of the noise, compared with a variance of 1 of the process", HARK_NEEDS_REGRESSOR, MEANING, GROUP, 1)               \
   X(regressor.standardise, "standardise", BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                 \
-    "shift and scale every column of a table by its mean and standard deviation in the context", HARK_NEEDS_REGRESSOR, MEANING, GROUP, 1)
+    "shift and scale every column of a table by its mean and standard deviation in the context", HARK_NEEDS_REGRESSOR, MEANING, GROUP, 1)  \
+  X(regressor.loss, NULL, ENUM, "gaussian", HARK_REGRESSOR_LOSS_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                        \
+    "what is learned; gaussian: the distribution of the targets; squared: their mean; classes: the target is a class",                     \
+    HARK_NEEDS_REGRESSOR, WEIGHTS, GROUP, 1)
 
 /* What the data determine; it is in a model's file and in no configuration: X(member and key, type, range, stored, place). */
 #define HARK_MODEL_FACTS(X)                                                                                                                \

@@ -157,9 +157,10 @@ hark_status hark_network_squared_error(hark_tape *tape, hark_value predictions, 
   return hark_tape_apply(tape, &hark_op_squared_error, &attributes, 2, inputs, 0, loss);
 }
 
-hark_status hark_network_gaussian_loss(hark_tape *tape, hark_value predictions, hark_value targets, double weight, hark_value *loss) {
+hark_status hark_network_gaussian_loss(hark_tape *tape, hark_value predictions, hark_value targets, double weight, bool squared,
+                                       hark_value *loss) {
   const hark_value inputs[] = {predictions, targets};
-  const hark_gaussian_loss_attributes attributes = {.weight = weight};
+  const hark_gaussian_loss_attributes attributes = {.weight = weight, .squared = squared};
   return hark_tape_apply(tape, &hark_op_gaussian_loss, &attributes, 2, inputs, 0, loss);
 }
 

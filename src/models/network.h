@@ -56,6 +56,7 @@ typedef struct hark_network {
 typedef struct hark_network_tables {
   int64_t count;                             /* tables, N */
   hark_value context, targets, queries;      /* f32 [C, features], [C, responses], [T - C, features] */
+  hark_value level;                          /* f32 [T - C, responses], where targets are classes: log frequencies in the context */
   hark_value context_offsets, query_offsets; /* i64 [N + 1]: rows of each table */
 } hark_network_tables;
 
@@ -84,7 +85,7 @@ typedef struct hark_architecture {
   bool predicts_masked;    /* masked tokens of the input (data/corpora/masking.h) */
   bool predicts_classes; /* logits [N, classes] of examples if the configuration has classes; otherwise [B, L, V] or [1, T, V] of tokens */
   bool predicts_vectors; /* reads real vectors; its logits are numbers [N, responses] of examples */
-  bool reads_tables;     /* predicts_vectors, but of tables: a mean and a logarithm of a variance for every response of a query */
+  bool reads_tables; /* predicts_vectors, but of tables: a mean and a logarithm of a variance for every response of a query, or logits */
   bool may_read_vectors; /* the same if the configuration has features; otherwise it reads tokens */
   /* Refuses numbers of the architecture's own options that are out of range. NULL: it has none. Rules between options: model_rules.h. */
   hark_status (*check)(hark_context *context, const hark_network_config *config);
@@ -129,9 +130,10 @@ void hark_network_plans_destroy(hark_context *context, const hark_network *netwo
 /* Loss of predicted numbers [N, responses]: weight * sum of squared errors. Predictions and targets are not released. */
 HARK_MUST_CHECK hark_status hark_network_squared_error(hark_tape *tape, hark_value predictions, hark_value targets, double weight,
                                                        hark_value *loss);
-/* Loss of predictions [N, 2 responses], means and logarithms of variances: weight * sum of -log densities. Neither is released. */
+/* Loss of predictions [N, 2 responses], means and logarithms of variances: weight * sum of -log densities, or of squared errors of the
+ * means. Neither is released. */
 HARK_MUST_CHECK hark_status hark_network_gaussian_loss(hark_tape *tape, hark_value predictions, hark_value targets, double weight,
-                                                       hark_value *loss);
+                                                       bool squared, hark_value *loss);
 /* How the loss of targets is computed, see cross_entropy. */
 typedef struct hark_target_loss {
   double weight, smoothing, z;

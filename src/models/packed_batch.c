@@ -112,6 +112,7 @@ static hark_status begin_tables(hark_packed_batch *batch, const hark_example_bat
   HARK_TRY(rows_leaf(tape, &batch->vectors, context, queries, most->features, &tables->queries));
   HARK_TRY(rows_leaf(tape, &batch->targets, 0, context, most->responses, &tables->targets));
   HARK_TRY(rows_leaf(tape, &batch->targets, context, queries, most->responses, &batch->asked));
+  tables->level = batch->asked;
   HARK_TRY(hark_tape_leaf(tape, &known, NULL, &tables->context_offsets));
   HARK_TRY(hark_tape_leaf(tape, &asked, NULL, &tables->query_offsets));
   input->tables = tables;

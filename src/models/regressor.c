@@ -14,6 +14,8 @@
 #define MOST_GATE 8.0
 #define INITIAL_NOISE 0.1
 #define PRIORS 3
+#define CLASS_SCALES 2 /* of class_logits */
+#define INITIAL_CLASS_SCALE 1
 
 static hark_status check(hark_context *context, const hark_network_config *config) {
   const hark_regressor_config *own = &config->regressor;
@@ -104,6 +106,7 @@ static hark_status declare_head(hark_context *context, hark_network *network) {
   hark_regressor_layers *own = network->regressor;
   const hark_parameter_spec gate = {.rank = 1, .shape = {features}, .initial = HARK_INITIAL_GIVEN, .given = own->initial_gate};
   const hark_parameter_spec prior = {.rank = 1, .shape = {PRIORS}, .initial = HARK_INITIAL_ZERO};
+  const hark_parameter_spec scale = {.rank = 1, .shape = {CLASS_SCALES}, .initial = HARK_INITIAL_CONSTANT, .value = INITIAL_CLASS_SCALE};
   const hark_parameter_spec copies = {.rank = 2,
                                       .shape = {processes * config->responses, config->responses},
                                       .initial = HARK_INITIAL_GIVEN,
@@ -118,7 +121,9 @@ static hark_status declare_head(hark_context *context, hark_network *network) {
   HARK_TRY(declare_level(context, network, processes, softplus_inverse(INITIAL_NOISE), "head.noise", &own->noise));
   HARK_TRY(declare_level(context, network, processes, 0, "head.logit", &own->logit));
   HARK_TRY(hark_parameters_add(context, parameters, &prior, &own->prior, "head.prior"));
-  return hark_parameters_add(context, parameters, &copies, &own->copies, "head.copies");
+  HARK_TRY(hark_parameters_add(context, parameters, &copies, &own->copies, "head.copies"));
+  if (config->regressor.loss != HARK_REGRESSOR_LOSS_CLASSES) return HARK_OK;
+  return hark_parameters_add(context, parameters, &scale, &own->class_scale, "head.class_scale");
 }
 
 static hark_status declare(hark_context *context, hark_network *network) {
@@ -273,6 +278,13 @@ typedef struct rows {
   hark_value input, row, offsets;
 } rows;
 
+/* Logits of the classes, from means and logarithms of variances, which are released. */
+static hark_status find_logits(const pass *p, hark_value level, hark_value *out) {
+  hark_value inputs[] = {*out, level, 0};
+  HARK_TRY(hark_forward_parameter(p->forward, p->network->regressor->class_scale, &inputs[2]));
+  return hark_tape_apply(p->tape, &hark_op_class_logits, NULL, 3, inputs, 1, out);
+}
+
 /* Mean and logarithm of the variance of every target at the queries. Releases the rows and the gates. */
 static hark_status predict(const pass *p, const rows *context, const rows *query, hark_value gates, hark_value targets, hark_value *out) {
   enum { QUERY, KEY, VALUE, NOISE = 6, QUERY_OFFSETS, KEY_OFFSETS, INPUTS }; /* of kernel_ridge_posterior */
@@ -334,7 +346,8 @@ static hark_status logits(hark_context *context, const hark_network *network, co
   HARK_TRY(end_rows(&p, &asked.row));
   HARK_TRY(end_rows(&p, &pairs));
   HARK_TRY(make_gates(&p, pairs, &gates));
-  return predict(&p, &known, &asked, gates, tables->targets, out);
+  HARK_TRY(predict(&p, &known, &asked, gates, tables->targets, out));
+  return network->config.regressor.loss == HARK_REGRESSOR_LOSS_CLASSES ? find_logits(&p, tables->level, out) : HARK_OK;
 }
 
 const hark_architecture hark_architecture_regressor = {

@@ -5,11 +5,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define HARK_REGRESSOR_LOSS_WORDS "gaussian|squared|classes"
+typedef enum hark_regressor_loss {
+  HARK_REGRESSOR_LOSS_GAUSSIAN, /* -log density of the targets */
+  HARK_REGRESSOR_LOSS_SQUARED,  /* squared error of the mean */
+  HARK_REGRESSOR_LOSS_CLASSES   /* -log probability of the class; a response for each class */
+} hark_regressor_loss;
+
+#define HARK_CLASS_MOST 256 /* classes of a table, at most */
+
 typedef struct hark_regressor_config {
   int64_t processes;  /* Gaussian processes whose predictions are mixed */
   int64_t features;   /* of the inputs of their kernels */
   bool standardise;   /* columns, by mean and deviation of the context (table_rows.h) */
   double least_noise; /* smallest variance of the noise, where the variance of the process is 1 */
+  int loss;           /* hark_regressor_loss */
 } hark_regressor_config;
 
 #endif

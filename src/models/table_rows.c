@@ -30,6 +30,16 @@ void hark_table_put(const float *row, int64_t inputs, int64_t responses, const h
   if (block->targets != NULL) memcpy(block->targets + to * responses, row + inputs, (size_t)responses * sizeof *row);
 }
 
+void hark_table_put_classes(const int32_t *classes, int64_t rows, int64_t count, float *targets, int64_t queries, float *level) {
+  double frequency[HARK_CLASS_MOST] = {0};
+  for (int64_t i = 0; i < rows; i++) frequency[classes[i]] += 1 / (double)rows;
+  for (int64_t c = 0; c < count; c++) {
+    const float logarithm = frequency[c] > 0 ? (float)log(frequency[c]) : HARK_CLASS_ABSENT;
+    for (int64_t i = 0; i < rows; i++) targets[i * count + c] = (float)((classes[i] == c) - frequency[c]);
+    for (int64_t i = 0; i < queries; i++) level[i * count + c] = logarithm;
+  }
+}
+
 static void scale_column(const hark_column_scale *scale, float *numbers, int64_t stride, int64_t count) {
   for (int64_t i = 0; i < count; i++) numbers[i * stride] = (float)((numbers[i * stride] - scale->mean) / scale->deviation);
 }

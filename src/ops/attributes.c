@@ -170,6 +170,7 @@ static const hark_attribute of_noise_of_heads[] = {
 };
 static const hark_attribute of_gaussian_loss[] = {
     USUAL(hark_gaussian_loss_attributes, weight, F64, 1),
+    NUMBER(hark_gaussian_loss_attributes, squared, BOOL),
 };
 static const hark_attribute of_linear_ridge[] = {
     NUMBER(hark_linear_ridge_attributes, ridge, F64),

@@ -2,8 +2,9 @@
  * density of the targets t, with means m and logarithms of variances v.
  *
  * prediction [..., 2 R]: in each row R means, then R logarithms of variances; target [..., R]; loss of rank 0. With e = (t - m) exp(-v):
- * dm = -dloss weight e, dv = dloss weight (1 - (t - m) e) / 2; they may overwrite the prediction, and the target is data. Rows' sums are
- * added in double, in the order of the rows. About 8 operations per response forward, 10 backward.
+ * dm = -dloss weight e, dv = dloss weight (1 - (t - m) e) / 2; they may overwrite the prediction, and the target is data. With `squared`,
+ * loss = weight sum (t - m)^2, dm = -2 dloss weight (t - m), dv = 0. Rows' sums are added in double, in the order of the rows. About 8
+ * operations per response forward, 10 backward.
  */
 #include <hark/experimental.h>
 
@@ -44,12 +45,13 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
 static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
   const hark_numbers x = hark_numbers_of(&call->inputs[INPUT_PREDICTION]), t = hark_numbers_of(&call->inputs[INPUT_TARGET]);
   const int64_t width = hark_row_length(&call->inputs[INPUT_TARGET]);
+  const bool squared = ((const hark_gaussian_loss_attributes *)call->attributes)->squared;
   double *row_terms = call->workspace;
   for (int64_t n = first; n < last; n++) {
     double sum = 0;
     for (int64_t r = 0; r < width; r++) {
       const double error = hark_get(t, n * width + r) - hark_get(x, 2 * n * width + r), v = hark_get(x, (2 * n + 1) * width + r);
-      sum += 0.5 * (LOG_TWO_PI + v + error * error * exp(-v));
+      sum += squared ? error * error : 0.5 * (LOG_TWO_PI + v + error * error * exp(-v));
     }
     row_terms[n] = sum;
   }
@@ -72,14 +74,14 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
   const hark_numbers x = hark_numbers_of(&call->inputs[INPUT_PREDICTION]), t = hark_numbers_of(&call->inputs[INPUT_TARGET]);
   const hark_numbers dx = hark_gradient_of(call, INPUT_PREDICTION);
   const int64_t width = hark_row_length(&call->inputs[INPUT_TARGET]);
-  const double weight = ((const hark_gaussian_loss_attributes *)call->attributes)->weight;
-  const double factor = weight * hark_get(hark_numbers_of(&call->output_gradients[0]), 0);
+  const hark_gaussian_loss_attributes *const a = call->attributes;
+  const double factor = a->weight * hark_get(hark_numbers_of(&call->output_gradients[0]), 0);
   for (int64_t n = first; n < last; n++)
     for (int64_t r = 0; r < width; r++) {
       const int64_t mean = 2 * n * width + r, variance = mean + width;
       const double error = hark_get(t, n * width + r) - hark_get(x, mean), scaled = error * exp(-hark_get(x, variance));
-      hark_give(dx, mean, -factor * scaled);
-      hark_give(dx, variance, factor * 0.5 * (1 - error * scaled));
+      hark_give(dx, mean, a->squared ? -2 * factor * error : -factor * scaled);
+      hark_give(dx, variance, a->squared ? 0 : factor * 0.5 * (1 - error * scaled));
     }
 }
 
@@ -100,13 +102,14 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
   return hark_max(1, 8 * hark_tensor_count(&inputs[INPUT_TARGET])); /* exp(-v) magnifies the rounding of v */
 }
 
-static const hark_gaussian_loss_attributes one = {1}, mean = {1.0 / 33};
+static const hark_gaussian_loss_attributes one = {1, false}, mean = {1.0 / 33, false}, squared = {0.5, true};
 
 static const hark_sample samples[] = {
     {"one", &one, {{HARK_F32, 1, {2}, -1, 1}, {HARK_F32, 1, {1}, -1, 1}}},
     {"none", &one, {{HARK_F32, 2, {0, 6}, -1, 1}, {HARK_F32, 2, {0, 3}, -1, 1}}},
     {"rows", &mean, {{HARK_F32, 2, {33, 14}, -1, 1}, {HARK_F32, 2, {33, 7}, -1, 1}}},
     {"blocks", &mean, {{HARK_F32, 3, {5, 4, 34}, -2, 2}, {HARK_F32, 3, {5, 4, 17}, -2, 2}}},
+    {"squared", &squared, {{HARK_F32, 2, {33, 14}, -1, 1}, {HARK_F32, 2, {33, 7}, -1, 1}}},
     {"many", &mean, {{HARK_F32, 2, {1031, 2}, -2, 2}, {HARK_F32, 2, {1031, 1}, -1, 1}}},
 };
 

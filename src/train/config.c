@@ -63,7 +63,7 @@ static const hark_option options[] = {
     {"data.example_limit", "example-limit", HARK_OPTION_INT, AT(data.example_limit), "0", "[0, inf)", TRAIN, "N",
      "train on N examples, the same for all seeds; a larger N includes the examples of a smaller one; 0: on all", EXAMPLES},
     {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 65536]", DATA, NULL,
-     "number of classes, if the files do not state it; 0: two classes", EXAMPLES},
+     "number of classes, if the files do not state it; 0: two classes; tables: the largest number, 0: ten", EXAMPLES},
     {"data.text_field", "text-field", HARK_OPTION_STRING, AT(data.text_field), HARK_JSON_LINES_TEXT, NULL, DATA, "[NAME]",
      "member of JSON lines (.jsonl, .ndjson) that contains the text; empty: these files are read as plain text", "data.format corpus|text"},
     {"data.label_field", "label-field", HARK_OPTION_STRING, AT(data.label_field), HARK_JSON_LINES_LABEL, NULL, DATA, "NAME",
@@ -474,6 +474,25 @@ static void settle_vectors(const hark_options *set, hark_config *config) {
     config->model.attention.sigma = sqrt((double)hark_max(1, config->model.width / hark_max(1, config->model.heads)));
 }
 
+#define TABLE_CLASSES 10 /* if the number is not given */
+
+int64_t hark_config_table_classes(const hark_config *config) {
+  if (!hark_architecture_of(config->model.architecture)->reads_tables) return 0;
+  if (config->model.regressor.loss != HARK_REGRESSOR_LOSS_CLASSES) return 0;
+  return config->data.classes > 0 ? config->data.classes : TABLE_CLASSES;
+}
+
+/* Tables whose targets are classes. */
+static hark_status check_table_classes(hark_context *context, hark_options *set, const hark_config *config) {
+  if (!hark_architecture_of(config->model.architecture)->reads_tables) return HARK_OK;
+  if (config->data.classes > 0 && hark_config_table_classes(config) == 0)
+    HARK_TRY(hark_options_complain(context, set, "data.classes model.regressor.loss",
+                                   "the targets of tables are numbers, expected model.regressor.loss classes"));
+  if (hark_config_table_classes(config) > HARK_CLASS_MOST)
+    HARK_TRY(hark_options_complain(context, set, "data.classes", "a table has at most %d classes", HARK_CLASS_MOST));
+  return HARK_OK;
+}
+
 /* Real vectors and the models that read them. */
 static hark_status check_vectors(hark_context *context, hark_options *set, const hark_config *config) {
   const hark_architecture *const architecture = hark_architecture_of(config->model.architecture);
@@ -490,6 +509,7 @@ static hark_status check_vectors(hark_context *context, hark_options *set, const
     HARK_TRY(hark_options_complain(context, set, "data.context_most data.context_least",
                                    "context_most is %" PRId64 ", and context_least is %" PRId64 ", expected at least the same",
                                    config->data.context_most, config->data.context_least));
+  HARK_TRY(check_table_classes(context, set, config));
   if (!architecture->predicts_vectors && !architecture->may_read_vectors && named)
     return hark_options_complain(context, set, "model.architecture data.format",
                                  "real vectors are for architectures latent, finite and ahca, %s reads tokens of a vocabulary",

@@ -148,6 +148,9 @@ static inline hark_masking hark_config_masking(const hark_config *config, int32_
 HARK_MUST_CHECK hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name,
                                                   const char *more);
 
+/* Classes of a table's target: 0 if targets are numbers. */
+int64_t hark_config_table_classes(const hark_config *config);
+
 /* The format that data.format names; "": the examples' folder names it. */
 const char *hark_config_format(const hark_config *config);
 

@@ -157,6 +157,24 @@ static void end_outputs(hark_engine *engine, hark_value logits) {
 
 /* Records a pass over batch->rows examples of batch->tokens tokens in total, at most batch->longest per sequence: the logits, the most
  * likely number of each of their rows, and the loss. The input of the pass is in the engine's memory. */
+/* Loss of numbers in tables. */
+static hark_status loss_of_tables(hark_engine *engine, hark_value predicted, double weight, hark_value *loss) {
+  const bool squared = engine->network->config.regressor.loss == HARK_REGRESSOR_LOSS_SQUARED;
+  HARK_TRY(hark_network_gaussian_loss(engine->tape, predicted, engine->packing->read.asked, weight, squared, loss));
+  engine->total = *loss;
+  return HARK_OK;
+}
+
+/* Loss of classes of a table's queries. */
+static hark_status loss_of_classes(hark_engine *engine, const hark_example_batch *batch, hark_value logits, double weight, bool training,
+                                   hark_value *loss) {
+  const int64_t queries = batch->tokens - batch->context_rows;
+  const hark_tensor targets = hark_tensor_front(&engine->targets, 1, &queries);
+  hark_value target = 0;
+  HARK_TRY(hark_tape_leaf(engine->tape, &targets, NULL, &target));
+  return loss_of_targets(engine, logits, target, weight, training, loss);
+}
+
 static hark_status packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_forward *forward,
                                double weight, hark_value *loss, hark_value *predicted) {
   hark_engine_packing *packing = engine->packing;
@@ -184,9 +202,8 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   *predicted = 0;
   if (engine->task.tables) {
     HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, predicted));
-    HARK_TRY(hark_network_gaussian_loss(engine->tape, *predicted, packing->read.asked, weight, loss));
-    engine->total = *loss;
-    return HARK_OK;
+    return engine->task.classified ? loss_of_classes(engine, batch, *predicted, weight, forward->training, loss)
+                                   : loss_of_tables(engine, *predicted, weight, loss);
   }
   if (hark_engine_has_vectors(engine)) {
     const hark_tensor numbers = hark_tensor_front(&packing->responses, 2, responses);
@@ -379,6 +396,9 @@ static hark_status write_examples(hark_context *context, hark_engine *engine, co
   hark_engine_packing *packing = engine->packing;
   if (packing == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: examples given, expected windows of a text");
   HARK_TRY(hark_packed_batch_write(context, &packing->read, batch));
+  if (engine->task.classified)
+    return hark_backend_write(context, engine->targets.data, batch->targets + batch->context_rows,
+                              (size_t)(batch->tokens - batch->context_rows) * sizeof *batch->targets);
   if (engine->task.tables) return HARK_OK;
   if (hark_engine_has_vectors(engine)) {
     const size_t responses = (size_t)(batch->rows * engine->task.responses);
@@ -405,6 +425,20 @@ static hark_status read_tables(hark_context *context, hark_engine *engine, const
         hark_table_sums_add(&batch->scales[table * responses + r], batch->responses[row * responses + r], prediction[0],
                             prediction[responses], &result->tables);
       }
+  const bool squared = engine->network->config.regressor.loss == HARK_REGRESSOR_LOSS_SQUARED;
+  result->loss = weight * (squared ? result->tables.squared_error : result->tables.loss);
+  return HARK_OK;
+}
+
+/* The same of tables whose targets are classes. */
+static hark_status read_classes(hark_context *context, hark_engine *engine, const hark_example_batch *batch, double weight,
+                                hark_value predicted, hark_pass_result *result) {
+  const int64_t classes = engine->task.responses;
+  float *const logits = engine->packing->numbers;
+  HARK_TRY(hark_tensor_read(context, hark_tape_tensor(engine->tape, predicted), logits));
+  for (int64_t row = batch->context_rows; row < batch->tokens; row++)
+    hark_class_sums_add(logits + (row - batch->context_rows) * classes, classes, batch->targets[row], &result->tables);
+  result->correct = (int64_t)result->tables.covered;
   result->loss = weight * result->tables.loss;
   return HARK_OK;
 }
@@ -413,6 +447,7 @@ static hark_status read_examples(hark_context *context, hark_engine *engine, con
                                  hark_value loss, hark_value predicted, hark_pass_result *result) {
   int32_t *const likeliest = engine->packing->predicted;
   HARK_TRY(read_loss(context, engine, loss, &result->loss));
+  if (engine->task.classified) return read_classes(context, engine, batch, weight, predicted, result);
   if (engine->task.tables) return read_tables(context, engine, batch, weight, predicted, result);
   if (predicted == 0) return HARK_OK; /* predictions of vectors are not classes */
   HARK_TRY(hark_tensor_read(context, hark_tape_tensor(engine->tape, predicted), likeliest));

@@ -29,9 +29,12 @@ typedef struct hark_learning_task {
   int64_t sequences;           /* of packed sentences: the largest number in a window; 0: parts */
   int64_t features, responses; /* of real vectors, or of rows of tables; 0: tokens */
   bool tables;                 /* examples are tables; responses belong to every row */
+  bool classified;             /* of tables: the target of a row is its class, one of the responses */
   int64_t targets;             /* the most targets at tokens of an example; 0: at every token */
   hark_end_tokens ends;        /* of an imported tokenizer */
 } hark_learning_task;
+/* Whether predictions are correct or not: of tokens and classes, not of numbers. */
+static inline bool hark_task_has_classes(const hark_learning_task *task) { return task->features == 0 || task->classified; }
 
 /* Terms that are added to the mean loss of the targets before its gradient is taken. Each is a separate metric, with its weight. */
 typedef enum hark_loss_term { HARK_TERM_SMOOTHING, HARK_TERM_Z, HARK_TERM_RATIO, HARK_TERM_PONDER, HARK_LOSS_TERMS } hark_loss_term;
@@ -47,7 +50,7 @@ const char *hark_loss_term_name(hark_loss_term term);
 typedef struct hark_engine_packing {
   hark_packed_batch read;
   hark_tensor responses; /* f32 [rows, responses]; of tables they are in `read` */
-  float *numbers;        /* host, [tokens, 2 responses], of tables: means and logarithms of variances of the last pass's queries */
+  float *numbers;        /* host, [tokens, 2 responses], of tables: predictions of the last pass for the queries */
   int32_t *predicted;    /* host, [tokens], of the last pass: the most likely number of every row, -1 without logits; 0 for vectors */
 } hark_engine_packing;
 

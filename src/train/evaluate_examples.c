@@ -50,6 +50,7 @@ hark_status hark_example_room_open(hark_context *context, const hark_example_bat
                                   .responses = hark_examples_responses(batches->examples),
                                   .tables = batches->tables};
   if (extents.tables) extents.features = 2 * (extents.features - extents.responses);
+  if (batches->settings.tables.classes > 0) extents.responses = batches->settings.tables.classes;
   return hark_example_room_make(context, &extents, out);
 }
 
@@ -68,7 +69,8 @@ hark_example_batches_settings hark_example_settings(const hark_config *config, h
                                          .tables = {.least = config->data.context_least,
                                                     .most = config->data.context_most,
                                                     .queries = config->data.queries,
-                                                    .standardise = config->model.regressor.standardise},
+                                                    .standardise = config->model.regressor.standardise,
+                                                    .classes = hark_config_table_classes(config)},
                                          .limit = split == HARK_SPLIT_TRAINING ? config->data.example_limit : 0,
                                          .named_for = "model.context"};
 }
@@ -101,8 +103,10 @@ static hark_status measure_tables(const example_walk *walk, const hark_table_sum
   hark_table_sums *const sums = walk->tables;
   for (int i = 0; i < HARK_TABLE_PREDICTORS; i++) sums[i] = (hark_table_sums){0};
   sums[HARK_TABLE_MODEL] = *model;
-  HARK_TRY(hark_table_baseline(walk->context, walk->batch, task->features, task->responses, true, &sums[HARK_TABLE_LINEAR]));
-  return hark_table_baseline(walk->context, walk->batch, task->features, task->responses, false, &sums[HARK_TABLE_MEAN]);
+  hark_status (*const baseline)(hark_context *, const hark_example_batch *, int64_t, int64_t, bool, hark_table_sums *) =
+      task->classified ? hark_class_baseline : hark_table_baseline;
+  HARK_TRY(baseline(walk->context, walk->batch, task->features, task->responses, true, &sums[HARK_TABLE_LINEAR]));
+  return baseline(walk->context, walk->batch, task->features, task->responses, false, &sums[HARK_TABLE_MEAN]);
 }
 
 static hark_status measure(void *user, int64_t index, hark_batch_sums *out) {
@@ -148,6 +152,6 @@ hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, c
                                 .complete = out->complete};
   const double numbers = (double)sums.targets;
   for (int i = 0; batches->tables && numbers > 0 && i < HARK_TABLE_PREDICTORS; i++)
-    out->tables[i] = (hark_table_result){all[i].loss / numbers, sqrt(all[i].squared_error / numbers), all[i].covered / numbers};
+    out->tables[i] = (hark_table_result){all[i].loss / numbers, all[i].squared_error / numbers, all[i].covered / numbers};
   return HARK_OK;
 }

@@ -31,8 +31,8 @@ hark_example_batches_settings hark_example_settings(const hark_config *config, h
 /* Predictors of tables, and their means per target. The baselines: table_baselines.h. */
 enum { HARK_TABLE_MODEL, HARK_TABLE_LINEAR, HARK_TABLE_MEAN, HARK_TABLE_PREDICTORS };
 typedef struct hark_table_result {
-  double loss, root_mean_square; /* nats; root of the mean squared error */
-  double coverage;               /* fraction of targets within the interval of 90 % */
+  double loss, mean_square; /* nats; mean squared error, of classes the mean Brier score */
+  double coverage;          /* fraction of targets within the interval of 90 %, of classes the accuracy */
 } hark_table_result;
 
 typedef struct hark_examples_result {

@@ -14,6 +14,7 @@
 #define SAMPLES_MOST (INT64_MAX / 2)
 
 static bool hides(const hark_config *config) { return hark_architecture_of(config->model.architecture)->predicts_masked; }
+static bool reads_tables(const hark_config *config) { return hark_architecture_of(config->model.architecture)->reads_tables; }
 
 /* The pixels of a picture are tokens in rows of its width; other data have no rows. */
 static hark_status check_grid(hark_context *context, const hark_config *config, const hark_examples *examples) {
@@ -32,41 +33,50 @@ static hark_status check_grid(hark_context *context, const hark_config *config, 
 }
 
 hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_data_use use, hark_examples **out) {
-  const hark_examples_settings settings = {.format = hark_config_format(config),
-                                           .paths = config->data.paths.items,
-                                           .path_count = (int)config->data.paths.count,
-                                           .validation_paths = config->data.validation_paths.items,
-                                           .validation_path_count = (int)config->data.validation_paths.count,
-                                           .test_paths = config->data.test_paths.items,
-                                           .test_path_count = (int)config->data.test_paths.count,
-                                           .validation_fraction = config->data.validation_fraction,
-                                           .divides = config->data.divides && use <= HARK_DATA_OF_RUN,
-                                           .length_limit = config->data.length_limit,
-                                           .classes = (int32_t)config->data.classes,
-                                           .quoted = config->data.quoted,
-                                           .text_field = config->data.text_field,
-                                           .targets = config->data.targets,
-                                           .label_field = config->data.label_field,
-                                           .labels = use == HARK_DATA_UNLABELLED  ? HARK_LABELS_NONE
-                                                     : use == HARK_DATA_PREDICTED ? HARK_LABELS_EXPECTED
-                                                                                  : HARK_LABELS_NEEDED,
-                                           .known = use == HARK_DATA_OF_RUN || use == HARK_DATA_MEASURED,
-                                           .teaches_classes = use <= HARK_DATA_OF_RUN && !hides(config)};
+  const hark_examples_settings settings = {
+      .format = hark_config_format(config),
+      .paths = config->data.paths.items,
+      .path_count = (int)config->data.paths.count,
+      .validation_paths = config->data.validation_paths.items,
+      .validation_path_count = (int)config->data.validation_paths.count,
+      .test_paths = config->data.test_paths.items,
+      .test_path_count = (int)config->data.test_paths.count,
+      .validation_fraction = config->data.validation_fraction,
+      .divides = config->data.divides && use <= HARK_DATA_OF_RUN,
+      .length_limit = config->data.length_limit,
+      .classes = (int32_t)(reads_tables(config) ? hark_config_table_classes(config) : config->data.classes),
+      .quoted = config->data.quoted,
+      .text_field = config->data.text_field,
+      .targets = config->data.targets,
+      .label_field = config->data.label_field,
+      .labels = use == HARK_DATA_UNLABELLED  ? HARK_LABELS_NONE
+                : use == HARK_DATA_PREDICTED ? HARK_LABELS_EXPECTED
+                                             : HARK_LABELS_NEEDED,
+      .known = use == HARK_DATA_OF_RUN || use == HARK_DATA_MEASURED,
+      .teaches_classes = use <= HARK_DATA_OF_RUN && !hides(config)};
   HARK_TRY(hark_examples_open(context, &settings, out));
   const hark_status status = check_grid(context, config, *out);
   if (status != HARK_OK) hark_examples_close(context, out);
   return status;
 }
 
+hark_learning_task hark_material_task_of_tables(const hark_config *config, int64_t inputs, int64_t targets) {
+  const int64_t classes = hark_config_table_classes(config);
+  return (hark_learning_task){.features = 2 * inputs,
+                              .responses = classes > 0 ? classes : targets,
+                              .parts = HARK_TABLE_PARTS,
+                              .tables = true,
+                              .classified = classes > 0};
+}
+
 hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples) {
   const bool classes = hark_examples_target_kind(examples) == HARK_TARGET_CLASS && !hides(config) && !hark_config_reconstructs(config);
   const int32_t responses = hark_examples_responses(examples);
-  if (hark_examples_target_kind(examples) == HARK_TARGET_ROWS)
-    return (hark_learning_task){.vocabulary = hark_examples_vocabulary_size(examples),
-                                .features = (int64_t)2 * (hark_examples_features(examples) - responses),
-                                .responses = responses,
-                                .parts = HARK_TABLE_PARTS,
-                                .tables = true};
+  if (hark_examples_target_kind(examples) == HARK_TARGET_ROWS) {
+    hark_learning_task task = hark_material_task_of_tables(config, hark_examples_features(examples) - responses, responses);
+    task.vocabulary = hark_examples_vocabulary_size(examples);
+    return task;
+  }
   return (hark_learning_task){.vocabulary = hark_examples_vocabulary_size(examples),
                               .classes = classes ? hark_examples_classes(examples) : 0,
                               .features = hark_examples_features(examples),
@@ -322,7 +332,7 @@ hark_status hark_material_train(hark_context *context, hark_material *material, 
   pass->loss = result.loss;
   pass->parts = engine->parts;
   if (material->examples == NULL) return HARK_OK;
-  pass->targets = material->task.features > 0 ? 0 : batch->real;
+  pass->targets = hark_task_has_classes(&material->task) ? batch->real : 0;
   pass->correct = result.correct;
   return HARK_OK;
 }

@@ -48,6 +48,8 @@ HARK_MUST_CHECK hark_status hark_material_examples(hark_context *context, const 
                                                    hark_examples **out);
 /* The learning task of examples. */
 hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples);
+/* That of tables with so many inputs and targets in a row. */
+hark_learning_task hark_material_task_of_tables(const hark_config *config, int64_t inputs, int64_t targets);
 /* The learning task of a text with this vocabulary. */
 hark_learning_task hark_material_task_of_text(const hark_config *config, const hark_tokenizer *tokenizer);
 /* The same where only the number of tokens is known. */

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "models/table_rows.h"
+
 #define LOG_TWO_PI 1.8378770664093454836
 #define NINETY_PERCENT 1.6448536269514727 /* deviations on each side of the mean, of an interval with a probability of .9 */
 
@@ -11,6 +13,22 @@ void hark_table_sums_add(const hark_column_scale *scale, double target, double m
   sums->loss += log(scale->deviation) + 0.5 * (LOG_TWO_PI + log_variance + error * error / (deviation * deviation));
   sums->squared_error += error * error * scale->deviation * scale->deviation;
   sums->covered += fabs(error) <= NINETY_PERCENT * deviation;
+}
+
+void hark_class_sums_add(const float *logits, int64_t classes, int32_t target, hark_table_sums *sums) {
+  double sum = 0, squares = 0;
+  int64_t likeliest = 0;
+  if (target < 0) return;
+  for (int64_t c = 1; c < classes; c++)
+    if (logits[c] > logits[likeliest]) likeliest = c;
+  for (int64_t c = 0; c < classes; c++) sum += exp((double)logits[c] - logits[likeliest]);
+  for (int64_t c = 0; c < classes; c++) {
+    const double error = exp((double)logits[c] - logits[likeliest]) / sum - (c == target);
+    squares += error * error;
+  }
+  sums->loss += log(sum) - ((double)logits[target] - logits[likeliest]);
+  sums->squared_error += squares;
+  sums->covered += likeliest == target;
 }
 
 /* A regression with D coefficients: the lower triangle of A becomes L with A = L L', and `solved` [D, R] is L^-1 Z'y. */
@@ -93,6 +111,90 @@ hark_status hark_table_baseline(hark_context *context, const hark_example_batch 
     for (int64_t row = batch->ranges[4 * table + 2]; row < batch->ranges[4 * table + 3]; row++)
       measure_query(&g, rows, batch->features + row * features, batch->responses + row * responses, batch->scales + table * responses,
                     sums);
+  }
+  hark_release(context, memory, bytes);
+  return HARK_OK;
+}
+
+/* ---- classes ---- */
+
+/* Discriminants in D inputs: the covariance S = L L' in a regression, and of every class its rows, its mean, which becomes L^-1 m, and the
+ * constant of its logit. */
+typedef struct discriminants {
+  regression g;
+  int64_t classes;
+  double *means, *counts, *constants; /* [classes, D], [classes], [classes] */
+  float *logits;                      /* [classes] */
+} discriminants;
+
+static void find_means(const discriminants *d, const float *inputs, const int32_t *targets, int64_t rows) {
+  const int64_t width = d->g.width;
+  for (int64_t i = 0; i < d->classes * width; i++) d->means[i] = 0;
+  for (int64_t c = 0; c < d->classes; c++) d->counts[c] = 0;
+  for (int64_t n = 0; n < rows; n++) {
+    d->counts[targets[n]]++;
+    for (int64_t i = 0; i < width; i++) d->means[targets[n] * width + i] += inputs[n * d->g.features + i];
+  }
+  for (int64_t i = 0; i < d->classes * width; i++) d->means[i] /= fmax(1, d->counts[i / width]);
+}
+
+static void find_covariance(const discriminants *d, const float *inputs, const int32_t *targets, int64_t rows) {
+  const regression *const g = &d->g;
+  for (int64_t i = 0; i < g->width * g->width; i++) g->a[i] = i % (g->width + 1) == 0 ? 1 : 0;
+  for (int64_t n = 0; n < rows; n++) {
+    for (int64_t i = 0; i < g->width; i++) g->z[i] = inputs[n * g->features + i] - d->means[targets[n] * g->width + i];
+    for (int64_t i = 0; i < g->width; i++)
+      for (int64_t j = 0; j <= i; j++) g->a[i * g->width + j] += g->z[i] * g->z[j];
+  }
+  for (int64_t i = 0; i < g->width * g->width; i++) g->a[i] /= 1 + (double)rows;
+}
+
+/* log f_c - m'S^-1 m / 2; `none` for a class without rows */
+static void find_constants(const discriminants *d, int64_t rows, double none) {
+  for (int64_t c = 0; c < d->classes; c++) {
+    double *const mean = d->means + c * d->g.width, squares = 0;
+    forward_solve(&d->g, mean, 1);
+    for (int64_t i = 0; i < d->g.width; i++) squares += mean[i] * mean[i];
+    d->constants[c] = d->counts[c] > 0 ? log(d->counts[c] / (double)rows) - squares / 2 : none;
+  }
+}
+
+static void measure_class(const discriminants *d, const float *inputs, int32_t target, hark_table_sums *sums) {
+  const regression *const g = &d->g;
+  for (int64_t i = 0; i < g->width; i++) g->z[i] = inputs[i];
+  forward_solve(g, g->z, 1);
+  for (int64_t c = 0; c < d->classes; c++) {
+    double logit = d->constants[c];
+    for (int64_t i = 0; i < g->width; i++) logit += g->z[i] * d->means[c * g->width + i];
+    d->logits[c] = (float)logit;
+  }
+  hark_class_sums_add(d->logits, d->classes, target, sums);
+}
+
+hark_status hark_class_baseline(hark_context *context, const hark_example_batch *batch, int64_t features, int64_t classes, bool linear,
+                                hark_table_sums *sums) {
+  const int64_t width = linear ? features : 0;
+  size_t numbers, bytes;
+  void *memory = NULL;
+  HARK_TRY(hark_size_multiply(context, (size_t)width, (size_t)(width + classes + 1), &numbers));
+  HARK_TRY(hark_size_multiply(context, numbers + 3 * (size_t)classes, sizeof(double), &bytes)); /* the last third: logits */
+  HARK_TRY(hark_allocate(context, bytes, &memory));
+  discriminants d = {.g = {.features = features, .width = width, .a = memory}, .classes = classes};
+  d.g.z = d.g.a + width * width;
+  d.means = d.g.z + width;
+  d.counts = d.means + width * classes;
+  d.constants = d.counts + classes;
+  d.logits = (float *)(d.constants + classes);
+  for (int64_t table = 0; table < batch->rows; table++) {
+    const int64_t first = batch->ranges[4 * table], rows = batch->ranges[4 * table + 1] - first;
+    const float *const inputs = batch->features + first * features;
+    const int32_t *const targets = batch->targets + first;
+    find_means(&d, inputs, targets, rows);
+    find_covariance(&d, inputs, targets, rows);
+    factor(&d.g);
+    find_constants(&d, rows, (double)HARK_CLASS_ABSENT);
+    for (int64_t row = batch->ranges[4 * table + 2]; row < batch->ranges[4 * table + 3]; row++)
+      measure_class(&d, batch->features + row * features, batch->targets[row], sums);
   }
   hark_release(context, memory, bytes);
   return HARK_OK;

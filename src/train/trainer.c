@@ -77,9 +77,9 @@ static void say_material(const training_run *trainer) {
     if (material->task.tables)
       hark_training_say(trainer,
                         "tables: %" PRId64 " of %" PRId64 " rows to train on, the longest of %" PRId64 ", %" PRId64
-                        " to validate with; numbers of a row: inputs %d, targets %d",
+                        " to validate with; numbers of a row: inputs %d, %s %d",
                         training.examples, training.tokens, training.longest, validation.examples, (int)material->task.features / 2,
-                        (int)material->task.responses);
+                        material->task.classified ? "classes at most" : "targets", (int)material->task.responses);
     else if (material->task.features > 0)
       hark_training_say(trainer,
                         "examples: %" PRId64 " of %" PRId64 " vectors to train on, the longest of %" PRId64 ", %" PRId64
@@ -426,7 +426,7 @@ hark_status hark_training_validate(training_run *trainer, validation_result *out
     HARK_TRY(hark_evaluate_examples(trainer->context, trainer->engine, &material->validation, &material->room, NULL, show_evaluation,
                                     trainer, &result));
     *out = (validation_result){.loss = result.loss, .complete = result.complete}; /* NaN is never the best */
-    out->accuracy = result.targets > 0 && material->task.features == 0 ? (double)result.correct / (double)result.targets : NAN;
+    out->accuracy = result.targets > 0 && hark_task_has_classes(&material->task) ? (double)result.correct / (double)result.targets : NAN;
     return HARK_OK;
   }
   hark_evaluation_result result;

@@ -1,5 +1,5 @@
 /* test_regressor.c - regressors by the command: training learns more than the baselines know; evaluation, prediction and the library agree;
- * the same bytes for any number of threads; tables with missing values, more columns and other units; what is refused. */
+ * the same bytes for any number of threads; tables with missing values, more columns and other units; classes; what is refused. */
 #include <hark/predictor.h>
 #include <hark/regressor.h>
 #include <math.h>
@@ -301,6 +301,165 @@ static void duplicates_are_observations(void **state) {
   test_setup_close(context);
 }
 
+/* ---- classes ---- */
+
+#define CLASSIFY "predict classes --context-table kinds.csv --query asked.csv --target kind "
+
+/* Two inputs around the corners of a triangle, and one of three texts. */
+static void write_kinds(const char *name, int first, int count) {
+  static const char *const kinds[] = {"left", "\"to, the right\"", "up"};
+  static const double places[][2] = {{-1, 0}, {1, 0}, {0, 1.5}};
+  char text[TABLE_BYTES] = "x,kind,y\n";
+  for (int i = first; i < first + count; i++) {
+    const int k = i * 7 % 3;
+    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%.6g,%s,%.6g\n", places[k][0] + 0.3 * sin(12.9898 * i), kinds[k],
+                   places[k][1] + 0.3 * cos(78.233 * i));
+  }
+  test_file_write_text(folder, name, text);
+}
+
+static void train_classes(void) {
+  expect(
+      "data make regression-tasks --tokens 40 --covariates 2 --label-classes 3 --noise 0.01 --scale-least 0.4 "
+      "--training "
+      "400 --validation 20 --test 20 --out kinds",
+      HARK_EXIT_DONE, "", "");
+  expect(
+      "train --architecture regressor --format examples --data kinds --context 40 --data.context_least 8 --data.queries 8 "
+      "--model.regressor.loss classes --classes 3 --width 16 --heads 2 --layers 1 --processes 4 --process-features 2 --batch 4 --lr 3e-3 "
+      "--log-every 20 --threads 1 --steps 120 --out classes",
+      HARK_EXIT_DONE, "best validation loss", "inputs 2, classes at most 3");
+}
+
+static void classes_beat_the_baselines(void **state) {
+  (void)state;
+  train_classes();
+  expect("eval classes --part test --json", HARK_EXIT_DONE, "\"brier_score\"", "");
+  json_t *const line = command_json(&output);
+  const double loss = member(line, "model", "loss");
+  assert_true(loss < member(line, "linear", "loss") - 0.02);
+  assert_true(member(line, "linear", "loss") < member(line, "majority", "loss") - 0.03);
+  assert_true(member(line, "model", "accuracy") > member(line, "majority", "accuracy") + 0.1);
+  assert_true(member(line, "model", "brier_score") < member(line, "majority", "brier_score"));
+  assert_true(command_number(line, "loss") == loss && command_number(line, "targets") <= 160);
+  json_decref(line);
+  expect("eval classes --part test", HARK_EXIT_DONE, "linear discriminant baseline", "");
+}
+
+static void classes_are_predicted(void **state) {
+  (void)state;
+  hark_context *const context = test_reference_open();
+  write_kinds("kinds.csv", 0, 30);
+  write_kinds("asked.csv", 30, 12);
+  hark_table *const table = table_of(context, CLASSIFY);
+  assert_string_equal(table->columns[0].name, "predicted");
+  assert_string_equal(table->columns[1].name, "target");
+  assert_string_equal(table->columns[3].name, "probability_to, the right");
+  assert_int_equal(table->column_count, 5);
+  for (int64_t i = 0; i < table->rows; i++) {
+    const double p[] = {table->columns[2].numbers[i], table->columns[3].numbers[i], table->columns[4].numbers[i]};
+    const int32_t code = table->columns[1].codes[i];
+    assert_true(fabs(p[0] + p[1] + p[2] - 1) < 1e-6);
+    assert_string_equal(table->columns[0].texts[table->columns[0].codes[i]], table->columns[1].texts[code]);
+    assert_true(p[code] > 0.5);
+  }
+  hark_table_close(context, (hark_table *[]){table});
+  test_file_write_text(folder, "kinds.csv", "x,kind,y\n1,2,0\n1.1,2,0\n-1,-3.5,0\n-1.1,-3.5,0\n");
+  test_file_write_text(folder, "asked.csv", "y,x\n0,1\n0,-1\n");
+  expect(CLASSIFY, HARK_EXIT_DONE, "predicted,probability_-3.5,probability_2\r\n2,", "");
+  expect(CLASSIFY "--json", HARK_EXIT_DONE, "{\"predicted\": 2, \"probability_-3.5\": ", "");
+  test_setup_close(context);
+}
+
+static void bad_classes_are_refused(void **state) {
+  (void)state;
+  const struct {
+    const char *text, *words, *message;
+    int code;
+  } cases[] = {
+      {"x,kind,y\n1,a,0\n2,b,0\n3,c,1\n4,d,2\n", "", "column \"kind\" has 4 different values, expected at most 3 classes",
+       HARK_EXIT_BAD_INPUT},
+      {"x,kind,y\n1,a,0\n2,,0\n", "", "kinds.csv:3: column \"kind\": the class is missing", HARK_EXIT_BAD_INPUT},
+      {"x,kind,y\n1,a,0\n2,a,0\n", "", "column \"kind\" has the same value in all rows", HARK_EXIT_BAD_INPUT},
+      {"x,kind,y\n1,a,0\n2,b,0\n", "--interval 0.5", "--interval: has no effect here", HARK_EXIT_USAGE},
+  };
+  test_file_write_text(folder, "asked.csv", "y,x\n0,1\n0,-1\n");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char words[TEST_PATH_BYTES];
+    test_file_write_text(folder, "kinds.csv", cases[i].text);
+    (void)snprintf(words, sizeof words, CLASSIFY "%s", cases[i].words);
+    expect(words, cases[i].code, "", cases[i].message);
+  }
+  expect(TRAIN "--classes 3 --steps 1 --out no", HARK_EXIT_USAGE, "",
+         "the targets of tables are numbers, expected model.regressor.loss classes");
+  expect(TRAIN "--model.regressor.loss classes --classes 300 --steps 1 --out no", HARK_EXIT_USAGE, "", "a table has at most 256 classes");
+  expect(TRAIN "--model.regressor.loss classes --steps 1 --out no", HARK_EXIT_BAD_INPUT, "", "expected a whole number from 0 to 9");
+  expect("data make regression-tasks --label-classes 1 --out no", HARK_EXIT_USAGE, "", "--label-classes: 1, expected at least 2");
+}
+
+/* A model of classes is trained on a table in CSV; hark/regressor.h has the numbers of the command. */
+static void classes_of_csv_and_the_library(void **state) {
+  (void)state;
+  enum { CLASSES = 10 };
+  hark_context *const context = test_reference_open();
+  write_kinds("kinds.csv", 0, 60);
+  expect(
+      "train --architecture regressor --format tables --data kinds.csv --validation kinds.csv --target-columns kind --context 60 "
+      "--data.context_least 20 --data.queries 10 --model.regressor.loss classes --width 8 --heads 1 --layers 1 --processes 2 --batch 2 "
+      "--steps 3 --threads 1 --out csv",
+      HARK_EXIT_USAGE, "", "");
+  expect(
+      "train --architecture regressor --format tables --data kinds.csv --target-columns kind --context 60 "
+      "--data.context_least 20 --data.queries 10 --model.regressor.loss classes --width 8 --heads 1 --layers 1 --processes 2 --batch 2 "
+      "--steps 3 --threads 1 --out csv",
+      HARK_EXIT_DONE, "step 3", "");
+  char path[TEST_PATH_BYTES];
+  (void)snprintf(path, sizeof path, "%.200s/csv", folder);
+  hark_model *model = NULL;
+  hark_regressor *regressor = NULL;
+  int64_t inputs, targets, classes;
+  const hark_regressor_options options = {.struct_size = sizeof options, .context_rows = 5, .query_rows = 2};
+  float known[] = {0, 0, 2, 1, 1, 4, 0.1F, 0, 2, 1, 0.9F, 4, 2, NAN, 4}, asked[] = {1, 1, 0, 0}, probabilities[2 * CLASSES],
+        mean[2 * CLASSES];
+  hark_regressor_table rows = {.struct_size = sizeof rows, .context_rows = 5, .query_rows = 2, .context = known, .queries = asked};
+  assert_fine(context, hark_model_load(context, path, NULL, &model));
+  assert_fine(context, hark_regressor_class_count(context, model, &classes));
+  assert_fine(context, hark_regressor_describe(context, model, &inputs, &targets));
+  assert_true(classes == CLASSES && inputs == 2 && targets == 1);
+  assert_fine(context, hark_regressor_create(context, model, &options, &regressor));
+  assert_fine(context, hark_regressor_classify(regressor, &rows, probabilities));
+  for (int i = 0; i < 2; i++) {
+    double sum = 0;
+    for (int c = 0; c < CLASSES; c++) {
+      sum += probabilities[i * CLASSES + c];
+      assert_true(c == 2 || c == 4 ? probabilities[i * CLASSES + c] > 0 : probabilities[i * CLASSES + c] == 0);
+    }
+    assert_true(fabs(sum - 1) < 1e-5);
+  }
+  assert_int_equal(hark_regressor_run(regressor, &rows, mean, mean), HARK_UNSUPPORTED);
+  known[2] = 2.5F;
+  assert_int_equal(hark_regressor_classify(regressor, &rows, probabilities), HARK_INVALID_ARGUMENT);
+  assert_non_null(strstr(hark_context_message(context), "the class of row 0 of the context is 2.5, expected a whole number from 0 to 9"));
+  known[2] = known[8] = 4;
+  assert_int_equal(hark_regressor_classify(regressor, &rows, probabilities), HARK_INVALID_ARGUMENT);
+  assert_non_null(strstr(hark_context_message(context), "all 5 rows of the context have the same class"));
+  hark_regressor_destroy(&regressor);
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
+/* With the squared error as the loss, the means are as good, and the loss is the squared error. */
+static void means_are_learned_alone(void **state) {
+  (void)state;
+  expect(TRAIN "--model.regressor.loss squared --steps 60 --out squared", HARK_EXIT_DONE, "step 60", "");
+  expect("eval squared --part test --json", HARK_EXIT_DONE, "", "");
+  json_t *const line = command_json(&output);
+  const double error = member(line, "model", "root_mean_square_error");
+  assert_true(error < member(line, "linear", "root_mean_square_error"));
+  assert_true(fabs(command_number(line, "loss") - error * error) < 1e-6);
+  json_decref(line);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(training_beats_the_baselines),
@@ -314,6 +473,11 @@ int main(void) {
       cmocka_unit_test(options_of_examples_are_refused),
       cmocka_unit_test(losses_are_means_over_targets),
       cmocka_unit_test(tables_are_described),
+      cmocka_unit_test(classes_beat_the_baselines),
+      cmocka_unit_test(classes_are_predicted),
+      cmocka_unit_test(bad_classes_are_refused),
+      cmocka_unit_test(classes_of_csv_and_the_library),
+      cmocka_unit_test(means_are_learned_alone),
   };
   return cmocka_run_group_tests(tests, begin, end);
 }

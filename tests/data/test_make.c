@@ -373,7 +373,10 @@ static const made_task small_tasks[] = {
     {.name = "maps", .seed = 1, .examples = {40, 8, 8}, .options = {"length", "45"}},
     {.name = "runs", .seed = 1, .examples = {40, 8, 8}, .options = {"length", "41"}},
     {.name = "periodic-text", .seed = 1, .examples = {40, 8, 8}, .options = {"tokens", "33"}},
-    {.name = "regression-tasks", .seed = 1, .examples = {40, 8, 8}, .options = {"tokens", "9", "covariates", "2", "function", "mixed"}},
+    {.name = "regression-tasks",
+     .seed = 1,
+     .examples = {40, 8, 8},
+     .options = {"tokens", "9", "covariates", "3", "function", "mixed", "inputs", "varied", "label_classes", "3"}},
 };
 enum { TASKS = sizeof small_tasks / sizeof small_tasks[0] };
 

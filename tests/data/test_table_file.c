@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/tables/classes.h"
 #include "data/tables/table.h"
 #include "support/cmocka_all.h"
 #include "support/train/packed.h"
@@ -78,6 +79,34 @@ static void columns_have_numbers_or_texts(void **state) {
   for (int i = 0; i < 5; i++) assert_int_equal(table->lines[i], i + 2);
   hark_table_close(f->context, &table);
   assert_null(table);
+  hark_table_close(f->context, &table);
+}
+
+static void classes_are_different_values(void **state) {
+  const task_place *const f = *state;
+  hark_table *table = read_table(f, "number,text,part,one\n3,b,1,x\n-0.5,a,,x\n3,b,2,x\n1e3,\"a c\",2,x\n");
+  hark_table_classes classes;
+  char name[HARK_CLASS_NAME_ROOM];
+  assert_fine(f->context, hark_table_classes_open(f->context, table, 0, 3, &classes));
+  assert_int_equal(classes.count, 3);
+  for (int i = 0; i < 4; i++) assert_int_equal(classes.of_row[i], ((const int[]){1, 0, 1, 2})[i]);
+  assert_string_equal(hark_table_class_name(&classes, 0, name), "-0.5");
+  assert_string_equal(hark_table_class_name(&classes, 2, name), "1000");
+  hark_table_classes_close(f->context, &classes);
+  assert_fine(f->context, hark_table_classes_open(f->context, table, 1, 3, &classes));
+  assert_int_equal(classes.count, 3);
+  for (int i = 0; i < 4; i++) assert_int_equal(classes.of_row[i], ((const int[]){2, 0, 2, 1})[i]);
+  assert_string_equal(hark_table_class_name(&classes, 1, name), "a c");
+  hark_table_classes_close(f->context, &classes);
+  assert_fine(f->context, hark_table_classes_open(f->context, table, 3, 1, &classes));
+  assert_int_equal(classes.count, 1);
+  hark_table_classes_close(f->context, &classes);
+  assert_failure(f->context, hark_table_classes_open(f->context, table, 1, 2, &classes), HARK_BAD_FILE,
+                 "column \"text\" has 3 different values, expected at most 2 classes");
+  hark_table_classes_close(f->context, &classes);
+  assert_failure(f->context, hark_table_classes_open(f->context, table, 2, 9, &classes), HARK_BAD_FILE,
+                 "a.csv:3: column \"part\": the class is missing, expected one in every row");
+  hark_table_classes_close(f->context, &classes);
   hark_table_close(f->context, &table);
 }
 
@@ -314,6 +343,7 @@ static void out_of_memory_is_reported(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TASK_TEST(columns_have_numbers_or_texts),
+      TASK_TEST(classes_are_different_values),
       TASK_TEST(quoted_fields_contain_anything),
       TASK_TEST(delimiters_are_found_in_the_header),
       TASK_TEST(other_forms_of_numbers_are_texts),

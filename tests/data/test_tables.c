@@ -1,5 +1,5 @@
 /* test_tables.c - tables as examples: files against what was written and files that are refused; samples, whose rows are different rows of
- * their table and whose columns are scaled by their context; missing inputs; tables with too few rows; the generator. */
+ * their table and whose columns are scaled by their context; classes; missing inputs; tables with too few rows; the generator. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,6 +234,75 @@ static void columns_without_scale(void **state) {
   assert_true(query[0] == 2 && query[1] == 5 && query[2] == 0 && query[3] == 0);
 }
 
+/* Eleven rows of the classes 0, 2, 0, 2 ..., and the last of class 1. */
+static hark_examples *open_classes(const task_place *f, int32_t classes, hark_status expected, const char *message) {
+  unsigned char bytes[HARK_VECTORS_HEADER_BYTES + ROWS * 2 * sizeof(float)];
+  hark_vectors_header(HARK_TABLES_MAGIC, ROWS, 1, 1, 1, bytes);
+  for (int i = 0; i < 2 * ROWS; i++) {
+    const int row = i / 2;
+    const float number = i % 2 == 0 ? (float)row : row == ROWS - 1 ? 1 : (float)(2 * (row % 2));
+    memcpy(bytes + HARK_VECTORS_HEADER_BYTES + (size_t)i * sizeof number, &number, sizeof number);
+  }
+  const char *const path = test_file_write(f->folder, "c.tables", bytes, sizeof bytes);
+  const hark_examples_settings settings = {.format = "tables", .paths = &path, .path_count = 1, .classes = classes};
+  hark_examples *e = NULL;
+  const hark_status status = hark_examples_open(f->context, &settings, &e);
+  assert_int_equal(status, expected);
+  if (status != HARK_OK) assert_non_null(strstr(hark_context_message(f->context), message));
+  return e;
+}
+
+static void targets_of_classes_are_centred(void **state) {
+  const task_place *const f = *state;
+  enum { CLASSES = 4, LEAST = 3, QUERIES = 6, SAMPLES = 40 };
+  hark_examples *e = open_classes(f, CLASSES, HARK_OK, "");
+  const hark_example_batches_settings settings = {.split = HARK_SPLIT_TRAINING,
+                                                  .order = HARK_ORDER_SEQUENTIAL,
+                                                  .longest = ROWS,
+                                                  .named_for = "model.context",
+                                                  .tables = {.least = LEAST, .queries = QUERIES, .classes = CLASSES}};
+  hark_example_batches batches;
+  hark_example_room room;
+  int64_t ignored = 0, counted = 0;
+  assert_fine(f->context, hark_example_batches_create(f->context, e, &settings, &batches));
+  assert_fine(f->context, hark_example_room_open(f->context, &batches, 2, &room));
+  const hark_example_batch *const b = &room.batch;
+  for (int64_t sample = 0; sample < SAMPLES; sample += 2) {
+    int64_t real = 0, without = 0;
+    assert_fine(f->context, hark_example_batches_read(f->context, &batches, sample, 2, &room.batch));
+    for (int table = 0; table < 2; table++) {
+      int64_t count[CLASSES] = {0};
+      const int64_t *const range = b->ranges + 4 * (ptrdiff_t)table, n = range[1] - range[0];
+      for (int64_t i = range[0]; i < range[1]; i++) {
+        const float input = b->features[2 * i];
+        assert_int_equal(b->targets[i], input == ROWS - 1 ? 1 : 2 * ((int)input % 2));
+        count[b->targets[i]]++;
+      }
+      for (int64_t i = range[0]; i < range[1]; i++)
+        for (int c = 0; c < CLASSES; c++)
+          assert_true(fabs(b->responses[i * CLASSES + c] - ((b->targets[i] == c) - (double)count[c] / (double)n)) < 1e-6);
+      for (int64_t i = range[2]; i < range[3]; i++) {
+        const int own = b->features[2 * i] == ROWS - 1 ? 1 : 2 * ((int)b->features[2 * i] % 2);
+        assert_int_equal(b->targets[i], count[own] > 0 ? own : -1);
+        without += count[own] == 0;
+        for (int c = 0; c < CLASSES; c++) {
+          const float level = b->responses[i * CLASSES + c];
+          assert_true(count[c] > 0 ? fabs(level - log((double)count[c] / (double)n)) < 1e-6 : level < -1e8F);
+        }
+      }
+    }
+    assert_int_equal(b->real, 2 * QUERIES - without);
+    assert_fine(f->context, hark_example_batches_targets(f->context, &batches, sample, 2, b->targets, &real));
+    assert_int_equal(real, b->real);
+    ignored += without;
+    counted += real;
+  }
+  assert_true(ignored > 5 && counted > 100);
+  hark_example_room_close(f->context, &room);
+  hark_examples_close(f->context, &e);
+  assert_null(open_classes(f, 2, HARK_BAD_FILE, "a class is 2 at byte offset 44, expected a whole number from 0 to 1"));
+}
+
 static void short_tables_are_refused(void **state) {
   const task_place *const f = *state;
   hark_examples *e = open_tables(f);
@@ -282,11 +351,61 @@ static void generated_functions_have_their_length_scale(void **state) {
   assert_true(apart[1] < 0.03); /* 2 (1 - exp(-.09^2 / 2)) = .008 */
 }
 
+/* Classes and inputs of varied tables: of all numbers of classes, some inputs constant, missing, or with few values. */
+static void generated_tables_vary(void **state) {
+  const task_place *const f = *state;
+  enum { TABLES = 300, LENGTH = 48, COLUMNS_VARIED = 5 };
+  const made_task t = {.name = "regression-tasks",
+                       .seed = 2,
+                       .examples = {TABLES, 0, 0},
+                       .options = {"tokens", "48", "covariates", "5", "function", "mixed", "inputs", "varied", "label_classes", "4"}};
+  task_make(f, "varied", &t);
+  hark_examples *e = task_open(f, "varied");
+  int of_classes[5] = {0}, lost = 0, constant[COLUMNS_VARIED] = {0}, few = 0;
+  for (int64_t n = 0; n < TABLES; n++) {
+    const float *const table = hark_examples_table(e, HARK_SPLIT_TRAINING, n);
+    int largest = 0;
+    for (int i = 0; i < LENGTH; i++) {
+      const float class = table[i * (COLUMNS_VARIED + 1) + COLUMNS_VARIED];
+      assert_true(class == floorf(class) && class >= 0 && class < 4);
+      largest = class > (float)largest ? (int)class : largest;
+    }
+    of_classes[largest + 1]++;
+    for (int c = 0; c < COLUMNS_VARIED; c++) {
+      float different[LENGTH];
+      int count = 0;
+      for (int i = 0; i < LENGTH; i++) {
+        const float x = table[i * (COLUMNS_VARIED + 1) + c];
+        int k = 0;
+        lost += isnan(x);
+        while (k < count && different[k] != x) k++;
+        if (k == count && !isnan(x)) different[count++] = x;
+      }
+      constant[c] += count <= 1;
+      few += count >= 2 && count <= 6;
+    }
+  }
+  for (int k = 2; k <= 4; k++) assert_true(of_classes[k] > 30);
+  assert_int_equal(constant[0], 0);
+  for (int c = 1; c < COLUMNS_VARIED; c++) assert_true(constant[c] >= constant[c - 1]);
+  assert_true(constant[COLUMNS_VARIED - 1] > 220 && constant[COLUMNS_VARIED - 1] < 295);
+  assert_true(lost > 100 && lost < 2000 && few > 60);
+  hark_examples_close(f->context, &e);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TASK_TEST(tables_come_back),      TASK_TEST(bad_files_are_refused),           TASK_TEST(a_table_in_csv_is_an_example),
-      TASK_TEST(bad_csv_is_refused),    TASK_TEST(samples_are_rows_of_their_table), TASK_TEST(columns_are_scaled_by_the_context),
-      TASK_TEST(columns_without_scale), TASK_TEST(short_tables_are_refused),        TASK_TEST(generated_functions_have_their_length_scale),
+      TASK_TEST(tables_come_back),
+      TASK_TEST(bad_files_are_refused),
+      TASK_TEST(a_table_in_csv_is_an_example),
+      TASK_TEST(bad_csv_is_refused),
+      TASK_TEST(samples_are_rows_of_their_table),
+      TASK_TEST(columns_are_scaled_by_the_context),
+      TASK_TEST(columns_without_scale),
+      TASK_TEST(targets_of_classes_are_centred),
+      TASK_TEST(short_tables_are_refused),
+      TASK_TEST(generated_functions_have_their_length_scale),
+      TASK_TEST(generated_tables_vary),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

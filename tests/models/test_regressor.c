@@ -1,4 +1,4 @@
-/* test_regressor.c - architecture regressor: predictions against plain loops in f64, gradients against differences, a table alone and
+/* test_regressor.c - architecture regressor: predictions, of classes too, against plain loops in f64, gradients against differences, a table alone and
  * with others, rows of context in another order, queries without others, refusals. */
 #include <hark/experimental.h>
 #include <hark/hark.h>
@@ -66,6 +66,7 @@ typedef struct fixture {
   hark_tape *tape;
   int64_t tables, known, asked;
   double context_inputs[MOST_ROWS * INPUTS], context_targets[MOST_ROWS * TARGETS], query_inputs[MOST_ROWS * INPUTS];
+  double level[MOST_ROWS * TARGETS]; /* of classes */
   int64_t context_offsets[TABLES + 1], query_offsets[TABLES + 1];
 } fixture;
 
@@ -85,19 +86,20 @@ static void fill(fixture *f, int64_t first, int64_t count) {
       for (int i = 0; i < INPUTS; i++) f->context_inputs[f->known * INPUTS + i] = number_at(((first + t) * 100 + row) * INPUTS + i, 1);
       for (int r = 0; r < TARGETS; r++) f->context_targets[f->known * TARGETS + r] = number_at(((first + t) * 100 + row) * TARGETS + r, 2);
     }
-    for (int64_t row = 0; row < queries[first + t]; row++, f->asked++)
+    for (int64_t row = 0; row < queries[first + t]; row++, f->asked++) {
+      for (int r = 0; r < TARGETS; r++) f->level[f->asked * TARGETS + r] = number_at(((first + t) * 100 + row) * TARGETS + r, 4);
       for (int i = 0; i < INPUTS; i++) f->query_inputs[f->asked * INPUTS + i] = number_at(((first + t) * 100 + row) * INPUTS + i, 3);
+    }
     f->context_offsets[t + 1] = f->known;
     f->query_offsets[t + 1] = f->asked;
   }
 }
 
-static void open_network(fixture *f, hark_context *context, bool ridge) {
-  const hark_network_config config = config_of(ridge);
+static void open_network_of(fixture *f, hark_context *context, const hark_network_config *config) {
   const hark_pass_sizes sizes = {
       .batch = 1, .queries = MOST_ROWS, .keys = MOST_ROWS, .sequences = TABLES, .longest = hark_max(MOST_CONTEXT, MOST_QUERIES)};
   *f = (fixture){.context = context};
-  assert_fine(context, hark_network_create(context, &config, HARK_F64, true, &f->network));
+  assert_fine(context, hark_network_create(context, config, HARK_F64, true, &f->network));
   assert_fine(context, hark_parameters_initialise(context, &f->network->parameters, 5));
   for (int32_t p = 0; p < f->network->parameters.count; p++) { /* nothing stays at an initial value that hides it, except the copies */
     hark_parameter *parameter = &f->network->parameters.list[p];
@@ -107,6 +109,22 @@ static void open_network(fixture *f, hark_context *context, bool ridge) {
   }
   assert_fine(context, hark_network_plans_create(context, f->network, &sizes, true, &f->plans));
   assert_fine(context, hark_tape_create(context, &f->tape));
+}
+
+static void open_network(fixture *f, hark_context *context, bool ridge) {
+  const hark_network_config config = config_of(ridge);
+  open_network_of(f, context, &config);
+}
+
+static void open_classes(fixture *f, hark_context *context) {
+  hark_network_config config = config_of(false);
+  config.regressor.loss = HARK_REGRESSOR_LOSS_CLASSES;
+  open_network_of(f, context, &config);
+}
+
+/* Numbers of a prediction: means and logarithms of variances, or logits. */
+static int64_t width_of(const fixture *f) {
+  return f->network->config.regressor.loss == HARK_REGRESSOR_LOSS_CLASSES ? TARGETS : 2 * TARGETS;
 }
 
 static void close_network(fixture *f) {
@@ -119,9 +137,10 @@ static hark_value leaf(fixture *f, hark_type type, int rank, const int64_t *shap
   return hark_tape_input(f->tape, type, rank, shape, data, NULL);
 }
 
-/* Records a pass: predictions [queries, 2 TARGETS]. */
+/* Records a pass: predictions [queries, width_of()]. */
 static hark_value record(fixture *f, bool training) {
-  const int64_t known[] = {f->known, INPUTS}, targets[] = {f->known, TARGETS}, asked[] = {f->asked, INPUTS}, offsets[] = {f->tables + 1};
+  const int64_t known[] = {f->known, INPUTS}, targets[] = {f->known, TARGETS}, asked[] = {f->asked, INPUTS}, offsets[] = {f->tables + 1},
+                level[] = {f->asked, TARGETS};
   hark_value out = 0;
   hark_tape_reset(f->tape);
   hark_tape_set_recording(f->tape, training);
@@ -129,6 +148,7 @@ static hark_value record(fixture *f, bool training) {
                                       .context = leaf(f, HARK_F64, 2, known, f->context_inputs),
                                       .targets = leaf(f, HARK_F64, 2, targets, f->context_targets),
                                       .queries = leaf(f, HARK_F64, 2, asked, f->query_inputs),
+                                      .level = leaf(f, HARK_F64, 2, level, f->level),
                                       .context_offsets = leaf(f, HARK_I64, 1, offsets, f->context_offsets),
                                       .query_offsets = leaf(f, HARK_I64, 1, offsets, f->query_offsets)};
   const hark_packing packing = {.longest = MOST_CONTEXT};
@@ -141,7 +161,7 @@ static hark_value record(fixture *f, bool training) {
 
 static void predict(fixture *f, double *out) {
   const hark_tensor *tensor = hark_tape_tensor(f->tape, record(f, false));
-  assert_int_equal(hark_tensor_count(tensor), f->asked * 2 * TARGETS);
+  assert_int_equal(hark_tensor_count(tensor), f->asked * width_of(f));
   assert_fine(f->context, hark_tensor_read(f->context, tensor, out));
 }
 
@@ -375,6 +395,24 @@ static void predictions_are_the_definition(void **state) {
   }
 }
 
+/* Logits: exp(a) mean / sqrt(1 + exp(b) variance) + level. */
+static void logits_of_classes_are_the_definition(void **state) {
+  fixture f;
+  double found[MOST_ROWS * TARGETS], moments[MOST_ROWS * 2 * TARGETS], expected[MOST_ROWS * TARGETS];
+  open_classes(&f, *state);
+  fill(&f, 0, TABLES);
+  predict(&f, found);
+  const double *const scale = named(&f, "head.class_scale");
+  assert_true(scale[0] != scale[1]);
+  for (int64_t t = 0; t < TABLES; t++) define_table(&f, false, t, moments);
+  for (int64_t i = 0; i < f.asked * TARGETS; i++) {
+    const int64_t place = i / TARGETS * 2 * TARGETS + i % TARGETS;
+    expected[i] = exp(scale[0]) * moments[place] / sqrt(1 + exp(scale[1]) * exp(moments[place + TARGETS])) + f.level[i];
+  }
+  assert_close(found, expected, f.asked * TARGETS, 1e-9);
+  close_network(&f);
+}
+
 /* A table alone has the predictions that it has beside others, and a query alone those beside other queries. */
 static void tables_and_queries_do_not_see_each_other(void **state) {
   fixture f;
@@ -417,9 +455,9 @@ static void the_order_of_the_context_has_no_effect(void **state) {
 
 /* The sum of predictions, each with its own factor; with `training` its gradient is added to the parameters'. */
 static double total(fixture *f, bool training) {
-  const int64_t shape[] = {f->asked, 2 * TARGETS};
+  const int64_t shape[] = {f->asked, width_of(f)};
   double factors[MOST_ROWS * 2 * TARGETS], sum = 0;
-  for (int64_t i = 0; i < f->asked * 2 * TARGETS; i++) factors[i] = number_at(i, 7);
+  for (int64_t i = 0; i < f->asked * width_of(f); i++) factors[i] = number_at(i, 7);
   const hark_squared_error_attributes half = {0.5};
   const hark_value inputs[] = {record(f, training), leaf(f, HARK_F64, 2, shape, factors)};
   hark_value loss = 0;
@@ -445,8 +483,11 @@ static void check_gradient(fixture *f, hark_parameter *parameter, int64_t i) {
 static void gradients_are_those_of_differences(void **state) {
   fixture f;
   int checked = 0;
-  for (int ridge = 0; ridge < 2; ridge++) {
-    open_network(&f, *state, ridge);
+  for (int kind = 0; kind < 3; kind++) {
+    if (kind == 2)
+      open_classes(&f, *state);
+    else
+      open_network(&f, *state, kind);
     fill(&f, 0, TABLES);
     assert_fine(f.context, hark_tensor_zero(f.context, &f.network->parameters.gradients));
     (void)total(&f, true);
@@ -457,7 +498,7 @@ static void gradients_are_those_of_differences(void **state) {
     }
     close_network(&f);
   }
-  assert_true(checked > 150);
+  assert_true(checked > 225);
 }
 
 static void configurations_are_refused(void **state) {
@@ -490,11 +531,9 @@ static int close_context(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)
   const struct CMUnitTest tests[] = {
-      TEST(predictions_are_the_definition),
-      TEST(tables_and_queries_do_not_see_each_other),
-      TEST(the_order_of_the_context_has_no_effect),
-      TEST(gradients_are_those_of_differences),
-      TEST(configurations_are_refused),
+      TEST(predictions_are_the_definition),           TEST(logits_of_classes_are_the_definition),
+      TEST(tables_and_queries_do_not_see_each_other), TEST(the_order_of_the_context_has_no_effect),
+      TEST(gradients_are_those_of_differences),       TEST(configurations_are_refused),
   };
 #undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);

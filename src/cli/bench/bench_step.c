@@ -9,6 +9,7 @@
 #include "data/formats/example_format.h"
 #include "group/group.h"
 #include "train/evaluate_examples.h"
+#include "train/material.h"
 
 #define WARM_STEPS 2
 #define STEPS_DEFAULT 10
@@ -275,12 +276,13 @@ static hark_status make_windows(hark_context *context, step_work *work, int32_t 
 /* Tables with as many rows of context as queries. */
 static void make_tables(hark_example_batch *batch, const hark_learning_task *task, int64_t rows) {
   batch->context_rows = batch->rows * rows;
-  batch->real = batch->context_rows * task->responses;
+  batch->real = batch->context_rows * (task->classified ? 1 : task->responses);
   for (int64_t table = 0; table < batch->rows; table++)
     for (int64_t i = 0; i < 4; i++) batch->ranges[4 * table + i] = i / 2 * batch->context_rows + (table + i % 2) * rows;
   for (int64_t i = 0; i < batch->tokens; i++) batch->segments[i] = i % batch->context_rows / rows * 2 + i / batch->context_rows;
   for (int64_t i = 0; i < batch->tokens * task->responses; i++) batch->responses[i] = (float)random_below((uint64_t)i, 256) / 256;
   for (int64_t i = 0; i < batch->rows * task->responses; i++) batch->scales[i] = (hark_column_scale){0, 1};
+  for (int64_t i = 0; i < batch->tokens && task->classified; i++) batch->targets[i] = random_below((uint64_t)i, (int32_t)task->responses);
 }
 
 /* Random examples of the full length. */
@@ -330,11 +332,12 @@ hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, 
     const bool classes = hark_architecture_of(config->model.architecture)->predicts_classes && !labels && !hark_config_reconstructs(config);
     task.classes = classes ? BENCH_CLASSES : 0;
     if (strcmp(hark_config_format(config), "vectors") == 0 || hark_architecture_of(config->model.architecture)->predicts_vectors) {
+      const bool tables = hark_architecture_of(config->model.architecture)->reads_tables;
+      if (tables) task = hark_material_task_of_tables(config, config->model.width / 2, 1);
+      task.vocabulary = vocabulary;
       task.classes = 0;
       task.features = config->model.width;
-      task.responses = 1;
-      task.tables = hark_architecture_of(config->model.architecture)->reads_tables;
-      if (task.tables) task.parts = HARK_TABLE_PARTS;
+      if (!tables) task.responses = 1;
     }
   } else if (hark_config_reconstructs(config)) {
     task.parts = 1;

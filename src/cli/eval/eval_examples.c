@@ -2,6 +2,7 @@
 #include "cli/eval/eval_examples.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "cli/ahca_text.h"
@@ -21,6 +22,7 @@ typedef struct measurement {
   int64_t majority;            /* examples of the most frequent class */
   bool vectors;                /* numbers are predicted, which are neither correct nor incorrect */
   bool tables;                 /* the same for rows of tables */
+  bool classified;             /* of tables: targets are classes */
   hark_examples_result result;
   hark_ahca_statistics statistics; /* zeros: the model has none */
   double seconds;
@@ -51,18 +53,20 @@ static hark_status count_majority(hark_context *context, measurement *m) {
   return HARK_OK;
 }
 
-/* Names of predictors of tables in text and JSON. */
-static const char *const predictors[HARK_TABLE_PREDICTORS][2] = {
-    {"model", "model"}, {"linear regression baseline", "linear"}, {"mean of the context baseline", "mean"}};
+/* Names of predictors of tables, in text and JSON, of numbers and of classes. */
+static const char *const predictors[2][HARK_TABLE_PREDICTORS][2] = {
+    {{"model", "model"}, {"linear regression baseline", "linear"}, {"mean of the context baseline", "mean"}},
+    {{"model", "model"}, {"linear discriminant baseline", "linear"}, {"frequencies baseline", "majority"}}};
 
-static void print_predictors(const hark_examples_result *r, hark_text *text) {
+static void print_predictors(const measurement *m, hark_text *text) {
   for (int i = 0; i < HARK_TABLE_PREDICTORS; i++) {
-    hark_text_append(text, ", \"%s\": {\"loss\": ", predictors[i][1]);
-    hark_json_append_number(text, r->tables[i].loss);
-    hark_text_append(text, ", \"root_mean_square_error\": ");
-    hark_json_append_number(text, r->tables[i].root_mean_square);
-    hark_text_append(text, ", \"coverage_90\": ");
-    hark_json_append_number(text, r->tables[i].coverage);
+    const hark_table_result *const r = &m->result.tables[i];
+    hark_text_append(text, ", \"%s\": {\"loss\": ", predictors[m->classified][i][1]);
+    hark_json_append_number(text, r->loss);
+    hark_text_append(text, m->classified ? ", \"brier_score\": " : ", \"root_mean_square_error\": ");
+    hark_json_append_number(text, m->classified ? r->mean_square : sqrt(r->mean_square));
+    hark_text_append(text, m->classified ? ", \"accuracy\": " : ", \"coverage_90\": ");
+    hark_json_append_number(text, r->coverage);
     hark_text_append(text, "}");
   }
 }
@@ -70,10 +74,10 @@ static void print_predictors(const hark_examples_result *r, hark_text *text) {
 static void print_tables(const measurement *m, hark_text *text) {
   const hark_examples_result *r = &m->result;
   hark_text_append(text, ": %" PRId64 " tables, %" PRId64 " predicted rows in %.1f s\n%-30s %12s %12s %18s\n", r->examples, r->targets,
-                   m->seconds, "", "nats", "RMSE", "in 90 % intervals");
+                   m->seconds, "", "nats", m->classified ? "Brier score" : "RMSE", m->classified ? "accuracy" : "in 90 % intervals");
   for (int i = 0; i < HARK_TABLE_PREDICTORS; i++)
-    hark_text_append(text, "%-30s %12.4f %12.6g %16.2f %%\n", predictors[i][0], r->tables[i].loss, r->tables[i].root_mean_square,
-                     100 * r->tables[i].coverage);
+    hark_text_append(text, "%-30s %12.4f %12.6g %16.2f %%\n", predictors[m->classified][i][0], r->tables[i].loss,
+                     m->classified ? r->tables[i].mean_square : sqrt(r->tables[i].mean_square), 100 * r->tables[i].coverage);
 }
 
 static void print_json(const measurement *m, const hark_opened_run *opened, const char *exchanged, hark_text *text) {
@@ -85,7 +89,7 @@ static void print_json(const measurement *m, const hark_opened_run *opened, cons
   hark_text_append(text, ", \"part\": \"%s\", \"loss\": ", hark_run_examples_part(&m->own));
   hark_json_append_number(text, r->loss);
   if (m->tables) {
-    print_predictors(r, text);
+    print_predictors(m, text);
   } else if (m->vectors) {
     hark_text_append(text, ", \"squared_error\": ");
     hark_json_append_number(text, r->loss);
@@ -169,6 +173,7 @@ static hark_status open_examples(hark_invocation *call, const hark_config *confi
   m->classes = task.classes;
   m->vectors = task.features > 0;
   m->tables = task.tables;
+  m->classified = task.classified;
   if (m->classes > 0) HARK_TRY(count_majority(call->context, m));
   if (m->classes == 0 || m->classes > TABLE_CLASSES) return HARK_OK;
   void *memory = NULL;

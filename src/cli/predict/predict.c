@@ -68,6 +68,7 @@ static hark_status check_tables(hark_invocation *call, const predict_values *val
                                             "data.context_least",
                                             "data.context_most",
                                             "data.queries",
+                                            "data.classes",
                                             "train.batch"};
   const char *const path = hark_options_argument(call->options, 0);
   HARK_TRY(refuse_idle(call, of_examples, sizeof of_examples / sizeof *of_examples,
@@ -77,6 +78,13 @@ static hark_status check_tables(hark_invocation *call, const predict_values *val
     return hark_fail(call->context, HARK_BAD_CONFIGURATION,
                      "%s: is a regressor, expected --context-table FILE, --query FILE and --target NAME; hark eval measures it", path);
   return HARK_OK;
+}
+
+static hark_status check_tables_of(hark_invocation *call, const hark_config *config, const predict_values *values) {
+  static const char *const of_numbers[] = {"interval"};
+  HARK_TRY(check_tables(call, values));
+  if (hark_config_table_classes(config) == 0) return HARK_OK;
+  return refuse_idle(call, of_numbers, 1, "has no effect here: the model predicts classes");
 }
 
 static hark_status check(hark_invocation *call) {
@@ -90,7 +98,7 @@ static hark_status check(hark_invocation *call) {
     return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: is a model, expected a run that was trained on labelled examples",
                      hark_options_argument(call->options, 0));
   HARK_TRY(status);
-  if (reads_tables(config)) return check_tables(call, values);
+  if (reads_tables(config)) return check_tables_of(call, config, values);
   HARK_TRY(refuse_idle(call, of_tables, sizeof of_tables / sizeof *of_tables,
                        "has no effect here, it needs a run with --architecture regressor"));
   HARK_TRY(check_model(call, config));

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli/predict/predict_output.h"
+#include "data/tables/classes.h"
 #include "data/tables/columns.h"
 
 typedef struct prediction {
@@ -19,12 +20,15 @@ typedef struct prediction {
   hark_model *model;
   hark_regressor *regressor;
   hark_table *context, *query;
-  int64_t inputs, targets; /* of the model */
-  int64_t used;            /* inputs in the tables */
-  const double **known;    /* [inputs + targets]: columns of the context, inputs first; NULL: a column of zeros */
-  const double **asked;    /* [inputs + targets]: the same of the query; targets may be absent */
-  const char **names;      /* [targets] */
-  float *numbers;          /* rows of context, rows of queries, means, variances */
+  int64_t inputs, targets;    /* of the model */
+  int64_t used;               /* inputs in the tables */
+  const double **known;       /* [inputs + targets]: columns of the context, inputs first; NULL: a column of zeros */
+  const double **asked;       /* [inputs + targets]: the same of the query; targets may be absent */
+  const char **names;         /* [targets] */
+  int64_t class_count;        /* of the model; 0: targets are numbers */
+  hark_table_classes classes; /* of the context */
+  int32_t asked_class;        /* column of the query; -1: none */
+  float *numbers;             /* rows of context, rows of queries, results */
   size_t column_bytes, number_bytes;
   hark_predict_output output;
 } prediction;
@@ -45,6 +49,17 @@ static bool is_target(const prediction *p, const int32_t *targets, int32_t colum
   return false;
 }
 
+/* The target is the column of a class. */
+static hark_status find_classes(prediction *p, int32_t target) {
+  hark_context *const context = p->call->context;
+  HARK_TRY(hark_table_classes_open(context, p->context, target, p->class_count, &p->classes));
+  p->names[0] = p->context->columns[target].name;
+  p->asked_class = hark_table_find(p->query, p->names[0]);
+  if (p->classes.count >= 2) return HARK_OK;
+  return hark_fail(context, HARK_BAD_FILE, "%s: column \"%s\" has the same value in all rows, expected at least two classes",
+                   p->context->path, p->names[0]);
+}
+
 static hark_status find_columns(prediction *p, const int32_t *targets) {
   hark_context *const context = p->call->context;
   for (int32_t c = 0; c < p->context->column_count; c++) {
@@ -58,6 +73,7 @@ static hark_status find_columns(prediction *p, const int32_t *targets) {
     HARK_TRY(hark_table_need(context, p->query, p->context->columns[c].name, &same));
     HARK_TRY(hark_table_numbers(context, p->query, same, &p->asked[p->used++]));
   }
+  if (p->class_count > 0) return find_classes(p, targets[0]);
   for (int64_t t = 0; t < p->targets; t++) {
     const int32_t column = hark_table_find(p->query, p->context->columns[targets[t]].name);
     p->names[t] = p->context->columns[targets[t]].name;
@@ -101,13 +117,15 @@ static hark_status copy_row(const prediction *p, const hark_table *table, const 
 
 static hark_status make_numbers(prediction *p) {
   const size_t known = (size_t)p->context->rows * (size_t)(p->inputs + p->targets), asked = (size_t)p->query->rows * (size_t)p->inputs;
-  const size_t results = 2 * (size_t)p->query->rows * (size_t)p->targets;
+  const size_t results = (size_t)p->query->rows * (size_t)(p->class_count > 0 ? p->class_count : 2 * p->targets);
   void *memory = NULL;
   HARK_TRY(hark_size_multiply(p->call->context, known + asked + results, sizeof(float), &p->number_bytes));
   HARK_TRY(hark_allocate(p->call->context, p->number_bytes, &memory));
   p->numbers = memory;
   for (int64_t row = 0; row < p->context->rows; row++)
     HARK_TRY(copy_row(p, p->context, p->known, p->inputs + p->targets, row, p->numbers + row * (p->inputs + p->targets)));
+  for (int64_t row = 0; row < p->context->rows && p->class_count > 0; row++)
+    p->numbers[row * (p->inputs + 1) + p->inputs] = (float)p->classes.of_row[row];
   for (int64_t row = 0; row < p->query->rows; row++)
     HARK_TRY(copy_row(p, p->query, p->asked, p->inputs, row, p->numbers + (int64_t)known + row * p->inputs));
   return HARK_OK;
@@ -155,6 +173,43 @@ static hark_status write_rows(prediction *p, const float *mean, const float *var
   return hark_predict_output_finish(&p->output);
 }
 
+/* The value of the query's own class, if it is known. */
+static void write_given(prediction *p, int64_t row) {
+  const hark_table_column *const column = &p->query->columns[p->asked_class];
+  const bool texts = column->kind == HARK_TABLE_TEXTS, missing = texts ? column->codes[row] < 0 : isnan(column->numbers[row]);
+  if (texts || missing)
+    hark_predict_output_text(&p->output, missing ? NULL : column->texts[column->codes[row]]);
+  else
+    hark_predict_output_number(&p->output, column->numbers[row], false);
+}
+
+static void write_class(prediction *p, int64_t index) {
+  if (p->classes.numbers == NULL)
+    hark_predict_output_text(&p->output, p->classes.texts[index]);
+  else
+    hark_predict_output_number(&p->output, p->classes.numbers[index], false);
+}
+
+static hark_status write_classes(prediction *p, const float *probabilities) {
+  char name[HARK_CLASS_NAME_ROOM];
+  hark_predict_output_column(&p->output, "predicted", "");
+  if (p->asked_class >= 0) hark_predict_output_column(&p->output, "target", "");
+  for (int64_t c = 0; c < p->classes.count; c++)
+    hark_predict_output_column(&p->output, "probability_", hark_table_class_name(&p->classes, c, name));
+  HARK_TRY(hark_predict_output_begin(&p->output));
+  for (int64_t row = 0; row < p->query->rows; row++) {
+    const float *const of_row = probabilities + row * p->class_count;
+    int64_t likeliest = 0;
+    for (int64_t c = 1; c < p->classes.count; c++)
+      if (of_row[c] > of_row[likeliest]) likeliest = c;
+    write_class(p, likeliest);
+    if (p->asked_class >= 0) write_given(p, row);
+    for (int64_t c = 0; c < p->classes.count; c++) hark_predict_output_number(&p->output, of_row[c], true);
+    HARK_TRY(hark_predict_output_end_row(&p->output));
+  }
+  return hark_predict_output_finish(&p->output);
+}
+
 static hark_status predict(prediction *p) {
   const int64_t n = p->context->rows, m = p->query->rows;
   const hark_regressor_options options = {.struct_size = sizeof options, .context_rows = n, .query_rows = m};
@@ -166,11 +221,12 @@ static hark_status predict(prediction *p) {
   const hark_regressor_table table = {
       .struct_size = sizeof table, .context_rows = n, .query_rows = m, .context = p->numbers, .queries = queries};
   HARK_TRY(hark_regressor_create(p->call->context, p->model, &options, &p->regressor));
-  const hark_status status = hark_regressor_run(p->regressor, &table, mean, variance);
+  const hark_status status =
+      p->class_count > 0 ? hark_regressor_classify(p->regressor, &table, mean) : hark_regressor_run(p->regressor, &table, mean, variance);
   if (status != HARK_OK) hark_fail_prefix(p->call->context, "%s: ", p->context->path);
   HARK_TRY(status);
   HARK_TRY(hark_predict_output_open(p->call->context, p->settings->output, p->call->json, &p->output));
-  return write_rows(p, mean, variance);
+  return p->class_count > 0 ? write_classes(p, mean) : write_rows(p, mean, variance);
 }
 
 hark_status hark_predict_table(hark_invocation *call, const hark_config *config, const hark_opened_run *opened,
@@ -179,6 +235,7 @@ hark_status hark_predict_table(hark_invocation *call, const hark_config *config,
   prediction p = {.call = call, .settings = settings, .opened = opened};
   hark_status status = hark_command_load_run(call, opened, config, &p.model);
   if (status == HARK_OK) status = hark_regressor_describe(context, p.model, &p.inputs, &p.targets);
+  if (status == HARK_OK) status = hark_regressor_class_count(context, p.model, &p.class_count);
   if (status == HARK_OK) status = hark_table_open(context, settings->context, &p.context);
   if (status == HARK_OK) status = hark_table_open(context, settings->query, &p.query);
   if (status == HARK_OK) status = choose_columns(&p);
@@ -187,6 +244,7 @@ hark_status hark_predict_table(hark_invocation *call, const hark_config *config,
   hark_regressor_destroy(&p.regressor);
   hark_release(context, p.numbers, p.number_bytes);
   hark_release(context, p.known, p.column_bytes);
+  hark_table_classes_close(context, &p.classes);
   hark_table_close(context, &p.query);
   hark_table_close(context, &p.context);
   hark_model_destroy(context, &p.model);

@@ -105,11 +105,41 @@ int64_t hark_example_batches_most_tokens(const hark_example_batches *batches, in
   return rows * batches->parts * (batches->settings.longest + batches->settings.class_token);
 }
 
+/* Numbers to predict for a row of a table as a model reads it: one for each class. */
+static int64_t responses_of(const hark_example_batches *batches) {
+  const int64_t classes = batches->settings.tables.classes;
+  return classes > 0 ? classes : hark_examples_responses(batches->examples);
+}
+
 /* Rows of context and queries of a sample. */
 static hark_table_sizes sizes_of(const hark_example_batches *batches, int64_t sample) {
   const int64_t index = hark_example_batches_index(batches, sample);
   return hark_table_split_sizes(&batches->settings.tables, batches->settings.seed, sample,
                                 hark_examples_length(batches->examples, batches->settings.split, index, 0));
+}
+
+/* Row `place` of a sample's table. */
+static const float *row_of(const hark_example_batches *batches, int64_t sample, int64_t place) {
+  const int64_t index = hark_example_batches_index(batches, sample);
+  const int64_t all = hark_examples_length(batches->examples, batches->settings.split, index, 0);
+  return hark_examples_table(batches->examples, batches->settings.split, index) +
+         hark_table_split_row(batches->settings.seed, sample, all, place) * hark_examples_features(batches->examples);
+}
+
+/* The class of such a row, its last number. */
+static int32_t class_of(const hark_example_batches *batches, int64_t sample, int64_t place) {
+  return (int32_t)row_of(batches, sample, place)[hark_examples_features(batches->examples) - 1];
+}
+
+/* Numbers to predict in a sample of a table. The class of a query that its context lacks is not predicted. */
+static int64_t real_of_table(const hark_example_batches *batches, int64_t sample) {
+  const hark_table_sizes sizes = sizes_of(batches, sample);
+  bool known[HARK_CLASS_MOST] = {false};
+  int64_t real = 0;
+  if (batches->settings.tables.classes == 0) return sizes.queries * responses_of(batches);
+  for (int64_t place = 0; place < sizes.context; place++) known[class_of(batches, sample, place)] = true;
+  for (int64_t i = 0; i < sizes.queries; i++) real += known[class_of(batches, sample, sizes.context + i)];
+  return real;
 }
 
 static hark_status check_samples(hark_context *context, const char *function, int64_t first, int64_t count) {
@@ -123,8 +153,7 @@ hark_status hark_example_batches_targets(hark_context *context, const hark_examp
   *real = count;
   if (hark_examples_target_kind(batches->examples) != HARK_TARGET_TOKENS && !batches->tables) return HARK_OK;
   *real = 0;
-  const int64_t responses = hark_examples_responses(batches->examples);
-  for (int64_t i = 0; batches->tables && i < count; i++) *real += sizes_of(batches, first + i).queries * responses;
+  for (int64_t i = 0; batches->tables && i < count; i++) *real += real_of_table(batches, first + i);
   if (batches->tables) return HARK_OK;
   for (int64_t i = 0; i < count; i++) {
     int64_t here = 0;
@@ -176,23 +205,35 @@ static void mark_part(hark_example_batch *batch, int64_t table, int part, int64_
   batch->longest = hark_max(batch->longest, count);
 }
 
+/* Classes of the rows of a sample, and what a model reads in their place (hark_table_put_classes()). */
+static void put_classes(const hark_example_batches *batches, int64_t sample, hark_table_sizes sizes, int32_t *of_context,
+                        int32_t *of_queries, float *targets, float *level) {
+  const int64_t count = batches->settings.tables.classes;
+  for (int64_t i = 0; i < sizes.context; i++) of_context[i] = class_of(batches, sample, i);
+  hark_table_put_classes(of_context, sizes.context, count, targets, sizes.queries, level);
+  for (int64_t i = 0; i < sizes.queries; i++) {
+    const int32_t own = class_of(batches, sample, sizes.context + i);
+    of_queries[i] = level[i * count + own] == HARK_CLASS_ABSENT ? HARK_TARGET_IGNORED : own;
+  }
+}
+
 /* Reads a sample of a table: its context to rows at_context .. of the batch, its queries to rows at_query ... */
 static hark_status read_table(hark_context *context, const hark_example_batches *batches, int64_t sample, hark_table_sizes sizes,
                               int64_t at_context, int64_t at_query, hark_example_batch *batch) {
-  const int64_t index = hark_example_batches_index(batches, sample);
-  const int64_t all = hark_examples_length(batches->examples, batches->settings.split, index, 0);
-  const int64_t columns = hark_examples_features(batches->examples), responses = hark_examples_responses(batches->examples);
-  const int64_t inputs = columns - responses;
-  const hark_table_block known = {batch->features + 2 * at_context * inputs, batch->responses + at_context * responses, sizes.context},
-                         asked = {batch->features + 2 * at_query * inputs, batch->responses + at_query * responses, sizes.queries};
-  const float *const table = hark_examples_table(batches->examples, batches->settings.split, index);
-  if (table == NULL) return hark_fail(context, HARK_INTERNAL_ERROR, "example %" PRId64 " is no table", index);
+  const int64_t index = hark_example_batches_index(batches, sample), responses = responses_of(batches);
+  const int64_t inputs = hark_examples_features(batches->examples) - hark_examples_responses(batches->examples);
+  const bool classes = batches->settings.tables.classes > 0, standardise = batches->settings.tables.standardise;
+  float *const of_context = batch->responses + at_context * responses, *const of_queries = batch->responses + at_query * responses;
+  const hark_table_block known = {batch->features + 2 * at_context * inputs, classes ? NULL : of_context, sizes.context},
+                         asked = {batch->features + 2 * at_query * inputs, classes ? NULL : of_queries, sizes.queries};
+  if (hark_examples_table(batches->examples, batches->settings.split, index) == NULL)
+    return hark_fail(context, HARK_INTERNAL_ERROR, "example %" PRId64 " is no table", index);
   for (int64_t place = 0; place < sizes.context + sizes.queries; place++) {
-    const float *const row = table + hark_table_split_row(batches->settings.seed, sample, all, place) * columns;
     const bool query = place >= sizes.context;
-    hark_table_put(row, inputs, responses, query ? &asked : &known, query ? place - sizes.context : place);
+    hark_table_put(row_of(batches, sample, place), inputs, responses, query ? &asked : &known, query ? place - sizes.context : place);
   }
-  hark_table_scale(batches->settings.tables.standardise, inputs, responses, &known, &asked, batch->scales + batch->rows * responses);
+  hark_table_scale(standardise, inputs, classes ? 0 : responses, &known, &asked, batch->scales + batch->rows * responses);
+  if (classes) put_classes(batches, sample, sizes, batch->targets + at_context, batch->targets + at_query, of_context, of_queries);
   return HARK_OK;
 }
 
@@ -200,6 +241,7 @@ static hark_status read_table(hark_context *context, const hark_example_batches 
 static hark_status read_tables(hark_context *context, const hark_example_batches *batches, int64_t first, int64_t rows,
                                hark_example_batch *batch) {
   int64_t at_context = 0, at_query = 0;
+  batch->real = 0;
   for (int64_t i = 0; i < rows; i++) at_query += sizes_of(batches, first + i).context;
   batch->context_rows = at_query;
   batch->longest = 0;
@@ -210,9 +252,9 @@ static hark_status read_tables(hark_context *context, const hark_example_batches
     mark_part(batch, batch->rows, 1, at_query, sizes.queries);
     at_context += sizes.context;
     at_query += sizes.queries;
+    batch->real += real_of_table(batches, first + batch->rows);
   }
   batch->tokens = at_query;
-  batch->real = (at_query - batch->context_rows) * hark_examples_responses(batches->examples);
   return HARK_OK;
 }
 

@@ -39,6 +39,7 @@ struct hark_examples {
   hark_labels labels;                   /* as in the settings */
   const char *text_field, *label_field; /* of JSON lines; valid while the files are read */
   const char *targets;                  /* of tables in CSV; the same */
+  int32_t classes;                      /* of tables: the largest number of classes of the target; 0: targets are numbers */
   hark_text words;                      /* names of the symbols, each ended by a zero byte; empty where the format knows them */
   hark_example_array symbols;           /* 1, 2 or 4 bytes each, the fewest that suffice for the shape */
   hark_example_array aims;

@@ -306,12 +306,14 @@ static const char *field_or(const char *given, const char *usual) { return given
 static hark_status create(hark_context *context, const hark_examples_settings *settings, const hark_example_format *format,
                           hark_examples **out) {
   hark_examples *examples;
-  if (settings->classes != 0 && !format->classes_are_set)
+  const bool tables = format->target_kind == HARK_TARGET_ROWS;
+  if (settings->classes != 0 && !format->classes_are_set && !tables)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "the classes of format %s are in its files and cannot be set", format->name);
   HARK_TRY(hark_allocate_zero(context, sizeof *examples, (void **)&examples));
   examples->format = format;
   examples->shape = format->shape;
   if (format->classes_are_set) examples->shape.classes = settings->classes > 0 ? settings->classes : DEFAULT_CLASSES;
+  if (tables) examples->classes = settings->classes;
   examples->has_shape = examples->shape.symbols > 0;
   examples->length_limit = settings->length_limit > 0 ? settings->length_limit : INT64_MAX;
   examples->quoted = settings->quoted;

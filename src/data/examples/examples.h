@@ -47,8 +47,9 @@ typedef struct hark_examples_settings {
   double validation_fraction;
   bool divides;         /* the fraction is requested: refused where there are validation files */
   int64_t length_limit; /* longer sequences are cut to their first length_limit tokens; 0: no limit */
-  int32_t classes;      /* of text and pairs, whose files do not contain the number: labels are 0 .. classes - 1; 0: 2 */
-  hark_labels labels;   /* NONE only for files of format text: HARK_BAD_CONFIGURATION for folders and other formats */
+  int32_t classes; /* of text and pairs, whose files do not contain the number: labels are 0 .. classes - 1; 0: 2; of tables: the target of
+                    a row is its class, the largest number of classes of a table; 0: targets are numbers */
+  hark_labels labels; /* NONE only for files of format text: HARK_BAD_CONFIGURATION for folders and other formats */
   /* of format text, the members of JSON lines (json_lines.h) that are the text and the label; NULL or "": "text" and "label" */
   const char *text_field, *label_field;
   const char *targets;  /* of tables in CSV: names of the columns that are predicted, separated by commas; NULL or "": none */

@@ -13,6 +13,7 @@ typedef struct hark_table_split {
   int64_t least, most; /* rows of context; most 0: as many as leave the queries */
   int64_t queries;     /* 0: all rows that are not context */
   bool standardise;    /* columns (models/table_rows.h) */
+  int64_t classes;     /* the target of a row is its class, one of so many; 0: targets are numbers */
 } hark_table_split;
 
 /* The fewest rows that a table must have. */

@@ -6,13 +6,33 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/print_number.h"
 #include "data/examples/example_store.h"
 #include "data/formats/little_endian.h"
 #include "data/formats/record_header.h"
 #include "data/formats/table_file.h"
 #include "data/sources.h"
+#include "data/tables/classes.h"
 #include "data/tables/columns.h"
 #include "io/files.h"
+
+/* The class of a row is a whole number from 0. */
+static hark_status check_classes(const hark_example_reader *reader, const hark_vectors_sizes *sizes, const float *numbers, uint64_t at) {
+  const int32_t classes = reader->examples->classes, columns = sizes->features + 1;
+  for (int64_t row = 0; row < sizes->length; row++) {
+    const float number = numbers[row * columns + columns - 1];
+    if (number < 0 || number >= (float)classes || number != floorf(number))
+      return hark_fail(reader->context, HARK_BAD_FILE,
+                       "%s: a class is %s at byte offset %" PRIu64 ", expected a whole number from 0 to %" PRId32, reader->path,
+                       HARK_PRINTED((double)number), at + (uint64_t)(row * columns + columns - 1) * sizeof *numbers, classes - 1);
+  }
+  return HARK_OK;
+}
+
+static hark_status check_target_count(const hark_example_reader *reader, int32_t targets) {
+  if (reader->examples->classes == 0 || targets == 1) return HARK_OK;
+  return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRId32 " targets, expected one, the class", reader->path, targets);
+}
 
 /* An input may be missing; a target may not, and neither may be infinite. */
 static hark_status check_numbers(const hark_example_reader *reader, const hark_vectors_sizes *sizes, const float *numbers, uint64_t at) {
@@ -23,7 +43,7 @@ static hark_status check_numbers(const hark_example_reader *reader, const hark_v
       return hark_fail(reader->context, HARK_BAD_FILE, "%s: %s that is not finite at byte offset %" PRIu64, reader->path,
                        i % columns < (size_t)sizes->features ? "an input" : "a target", at + i * sizeof *numbers);
   }
-  return HARK_OK;
+  return reader->examples->classes > 0 ? check_classes(reader, sizes, numbers, at) : HARK_OK;
 }
 
 static hark_status read_records(hark_example_reader *reader, const hark_input *file, const hark_vectors_sizes *sizes) {
@@ -52,7 +72,9 @@ static hark_status read_open(hark_example_reader *reader, const hark_input *file
   hark_vectors_sizes sizes;
   bool same;
   HARK_TRY(hark_vectors_read_header(reader, file, &kind, &sizes));
-  const hark_example_shape shape = {.symbols = 1, .features = sizes.features + sizes.responses, .responses = sizes.responses};
+  HARK_TRY(check_target_count(reader, sizes.responses));
+  const hark_example_shape shape = {
+      .symbols = 1, .features = sizes.features + sizes.responses, .responses = sizes.responses, .classes = reader->examples->classes};
   HARK_TRY(hark_example_shape_set(reader, &shape, NULL, 0, &same));
   if (!same)
     return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRId32 " inputs and %" PRId32 " targets, unlike the previous files",
@@ -73,13 +95,15 @@ static hark_status order_columns(hark_example_reader *reader, const hark_table *
     if (!target) order[inputs++] = c;
   }
   for (int32_t t = 0; t < count; t++) order[inputs + t] = targets[t];
+  HARK_TRY(check_target_count(reader, count));
   for (int32_t c = 0; c < table->column_count; c++) {
     const char *const name = table->columns[order[c]].name;
-    HARK_TRY(hark_table_numbers(reader->context, table, order[c], &numbers));
+    if (reader->examples->classes == 0 || c < inputs) HARK_TRY(hark_table_numbers(reader->context, table, order[c], &numbers));
     hark_text_append_bytes(names, name, strlen(name) + 1);
   }
   HARK_TRY(names->status);
-  const hark_example_shape shape = {.symbols = 1, .features = table->column_count, .responses = count};
+  const hark_example_shape shape = {
+      .symbols = 1, .features = table->column_count, .responses = count, .classes = reader->examples->classes};
   bool same;
   HARK_TRY(hark_example_shape_set(reader, &shape, hark_text_get(names), names->length, &same));
   if (same) return HARK_OK;
@@ -87,7 +111,7 @@ static hark_status order_columns(hark_example_reader *reader, const hark_table *
 }
 
 /* The rows as numbers of 32 bits, in the order of the columns. */
-static hark_status add_rows(hark_example_reader *reader, const hark_table *table, const int32_t *order) {
+static hark_status add_rows(hark_example_reader *reader, const hark_table *table, const int32_t *order, const hark_table_classes *classes) {
   const int32_t columns = table->column_count, inputs = columns - hark_example_reader_shape(reader)->responses;
   size_t numbers = 0;
   HARK_TRY(hark_size_multiply(reader->context, (size_t)table->rows * sizeof(float), (size_t)columns, &numbers));
@@ -96,7 +120,8 @@ static hark_status add_rows(hark_example_reader *reader, const hark_table *table
   float *const rows = (float *)(void *)reader->scratch.data;
   for (int64_t row = 0; row < table->rows; row++)
     for (int32_t c = 0; c < columns; c++) {
-      const float number = rows[row * columns + c] = (float)table->columns[order[c]].numbers[row];
+      const bool class = classes->count > 0 && c == inputs;
+      const float number = rows[row * columns + c] = class ? (float)classes->of_row[row] : (float)table->columns[order[c]].numbers[row];
       if (isinf(number)) return hark_table_fail(reader->context, table, row, order[c], "a number beyond the range of 32 bits");
       if (isnan(number) && c >= inputs)
         return hark_table_fail(reader->context, table, row, order[c], "the target is missing, expected a number in every row");
@@ -117,10 +142,14 @@ static hark_status read_csv(hark_example_reader *reader) {
                      reader->path, HARK_TABLES_MAGIC);
   HARK_TRY(hark_table_open(reader->context, reader->path, &table));
   bytes = 2 * (size_t)table->column_count * sizeof(int32_t);
+  hark_table_classes classes = {0};
   hark_status status = hark_allocate(reader->context, bytes, &memory);
   int32_t *const order = memory;
   if (status == HARK_OK) status = order_columns(reader, table, order, order + table->column_count, &names);
-  if (status == HARK_OK) status = add_rows(reader, table, order);
+  if (status == HARK_OK && reader->examples->classes > 0)
+    status = hark_table_classes_open(reader->context, table, order[table->column_count - 1], reader->examples->classes, &classes);
+  if (status == HARK_OK) status = add_rows(reader, table, order, &classes);
+  hark_table_classes_close(reader->context, &classes);
   hark_release(reader->context, memory, memory != NULL ? bytes : 0);
   hark_text_free(&names);
   hark_table_close(reader->context, &table);

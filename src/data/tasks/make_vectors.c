@@ -46,6 +46,12 @@ static const hark_option options[] = {
      "regression-tasks: functions of the tables; gaussian: draws of a Gaussian process; periodic: sums of sines; network: random "
      "networks; piecewise: constant between cuts; heavy: gaussian with noise of Student's t; mixed: one of these for each table",
      "$1 make, $2 regression-tasks"},
+    {"inputs", "inputs", HARK_OPTION_ENUM, AT(inputs), "uniform", "uniform|varied", NULL, NULL,
+     "regression-tasks: inputs of the tables; uniform: independent, between -1 and 1; varied: of different number and kinds, correlated, "
+     "some missing, with noise of up to --noise",
+     "$1 make, $2 regression-tasks"},
+    {"label_classes", "label-classes", HARK_OPTION_INT, AT(label_classes), "0", "[0, 256]", NULL, NULL,
+     "regression-tasks: the target is a class, one of at most N; 0: a number", "$1 make, $2 regression-tasks"},
     {"scale_least", "scale-least", HARK_OPTION_FLOAT, AT(scale_least), "0.1", "[1e-3, 1e3]", NULL, NULL,
      "regression-tasks: shortest length scale of a function; inputs are between -1 and 1", "$1 make, $2 regression-tasks"},
     {"scale_most", "scale-most", HARK_OPTION_FLOAT, AT(scale_most), "1", "[1e-3, 1e3]", NULL, NULL,

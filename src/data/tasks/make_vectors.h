@@ -11,7 +11,8 @@ typedef struct hark_vector_values {
   int64_t lag, period, alphabet;  /* periodic-text */
   int kind;                       /* the same: hark_periodic_kind */
   double scale_least, scale_most; /* regression-tasks */
-  int function;                   /* the same */
+  int function, inputs;           /* the same */
+  int64_t label_classes;          /* the same */
 } hark_vector_values;
 
 /* Two independent standard normal numbers (Box and Muller, 1958). */
