@@ -1,7 +1,7 @@
 """A trained regressor of hark beside exact Gaussian processes, on tables whose process is known, and beside scikit-learn on real tables.
 
     tables.py truth --hark build/hark --run RUN [--tables 200] [--sizes 10 20 50 100 200 500] [--noise 0.01] [--scales 0.1 1]
-    tables.py real  --hark build/hark --run RUN [--splits 10]
+    tables.py real  --hark build/hark --run RUN --classes-run RUN [--splits 10] [--only NAME ...]
 
 truth: tables of one input, uniform in [-1, 1], with the kernel exp(-(x - x')^2 / (2 w^2)), variance 1, and noise; log w is uniform between
 the scales, as `hark data make regression-tasks` makes them. For each number n of rows of context, 60 queries a table:
@@ -11,12 +11,15 @@ the scales, as `hark data make regression-tasks` makes them. For each number n o
     hark      hark predict
     linear, mean   Bayesian linear regression; mean and deviation of the context
 
-real: the table of diabetes that scikit-learn contains; nine tenths of the rows are context, at most 1,000, and the others queries.
-Gaussian process with optimised hyperparameters (constant * RBF of each input + noise), gradient boosting with the deviation of its
-training residuals by cross-validation, Bayesian ridge regression, and the mean.
+real: tables that scikit-learn and statsmodels contain: numbers (diabetes; engel, star98, fair of statsmodels) by --run, classes
+(breast_cancer, wine, digits; anes96) by --classes-run. Nine tenths of the rows, at most --context, are the context, and up to --queries of
+the others the queries, the same for all predictors. Peers: Gaussian process with optimised hyperparameters (constant * RBF, with a length
+scale of each input and noise for numbers, with one length scale for classes), gradient boosting (for numbers with the deviation of its
+residuals in cross-validation), Bayesian ridge or logistic regression with a cross-validated penalty, and the mean or the frequencies.
 
-One line of JSON for each n or predictor: negative log-likelihood in nats, root of the mean squared error, fraction of targets within the
-interval of 90 %, milliseconds of a call. Needs numpy, scikit-learn.
+One line of JSON for each n or table and predictor: negative log-likelihood in nats, root of the mean squared error and fraction of targets
+within the interval of 90 %, or accuracy, and milliseconds: of a call of the command, and of fit and prediction of the peers. Needs numpy,
+scikit-learn, statsmodels.
 """
 
 import argparse
@@ -28,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -44,16 +48,26 @@ def write_table(path, columns):
         writer.writerows(zip(*columns.values()))
 
 
-def by_hark(options, folder, context, queries):
-    """Means, deviations and seconds. The last column of context is the target."""
+def call_hark(options, run, folder, context, queries):
+    """The rows that hark predict prints, and seconds. The last column of context is the target."""
     write_table(folder / "context.csv", context)
     write_table(folder / "queries.csv", queries)
-    command = [options.hark, "predict", options.run, "--context-table", folder / "context.csv", "--query", folder / "queries.csv"]
+    command = [options.hark, "predict", run, "--context-table", folder / "context.csv", "--query", folder / "queries.csv"]
     begin = time.perf_counter()
     done = subprocess.run([*command, "--target", list(context)[-1], "--threads", "2"], check=True, capture_output=True, text=True)
-    seconds = time.perf_counter() - begin
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    return list(csv.DictReader(io.StringIO(done.stdout))), time.perf_counter() - begin
+
+
+def by_hark(options, folder, context, queries):
+    """Means, deviations and seconds."""
+    rows, seconds = call_hark(options, options.run, folder, context, queries)
     return np.array([float(row["predicted"]) for row in rows]), np.array([float(row["deviation"]) for row in rows]), seconds
+
+
+def classes_by_hark(options, folder, context, queries, count):
+    """Probabilities of the classes 0 .. count - 1, and seconds."""
+    rows, seconds = call_hark(options, options.classes_run, folder, context, queries)
+    return np.array([[float(row.get(f"probability_{c}", 0)) for c in range(count)] for row in rows]), seconds
 
 
 class Sums:
@@ -131,23 +145,26 @@ def truth(options):
                 print(json.dumps({"rows": n, "predictor": predictor, "tables": options.tables, **one.result()}), flush=True)
 
 
-def by_scikit_learn(x, y, queries):
-    """Means, deviations and seconds of every predictor."""
+def gaussian_process_kernel(columns):
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel  # pylint: disable=import-outside-toplevel
+
+    return ConstantKernel() * RBF(np.ones(columns), (1e-2, 1e4))
+
+
+def numbers_by_peers(x, y, queries):
+    """Means, deviations and seconds of every predictor of numbers."""
     from sklearn.ensemble import HistGradientBoostingRegressor  # pylint: disable=import-outside-toplevel
     from sklearn.gaussian_process import GaussianProcessRegressor  # pylint: disable=import-outside-toplevel
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel  # pylint: disable=import-outside-toplevel
+    from sklearn.gaussian_process.kernels import WhiteKernel  # pylint: disable=import-outside-toplevel
     from sklearn.linear_model import BayesianRidge  # pylint: disable=import-outside-toplevel
     from sklearn.model_selection import cross_val_predict  # pylint: disable=import-outside-toplevel
     from sklearn.pipeline import make_pipeline  # pylint: disable=import-outside-toplevel
     from sklearn.preprocessing import StandardScaler  # pylint: disable=import-outside-toplevel
 
-    kernel = ConstantKernel() * RBF(np.ones(x.shape[1]), (1e-2, 1e4)) + WhiteKernel()
-    for name, model in (
-        ("gaussian_process", make_pipeline(StandardScaler(), GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=1))),
-        ("bayesian_ridge", make_pipeline(StandardScaler(), BayesianRidge())),
-    ):
+    process = GaussianProcessRegressor(gaussian_process_kernel(x.shape[1]) + WhiteKernel(), normalize_y=True, n_restarts_optimizer=1)
+    for name, model in (("gaussian_process", process), ("bayesian_ridge", BayesianRidge())):
         begin = time.perf_counter()
-        mean, deviation = model.fit(x, y).predict(queries, return_std=True)
+        mean, deviation = make_pipeline(StandardScaler(), model).fit(x, y).predict(queries, return_std=True)
         yield name, mean, deviation, time.perf_counter() - begin
     begin = time.perf_counter()
     model = HistGradientBoostingRegressor()
@@ -157,23 +174,92 @@ def by_scikit_learn(x, y, queries):
     yield "mean", np.full(len(queries), y.mean()), np.full(len(queries), y.std()), 0.0
 
 
-def real(options):
-    from sklearn.datasets import load_diabetes  # pylint: disable=import-outside-toplevel
+def classes_by_peers(x, y, queries):
+    """Probabilities of the classes 0, 1, ... and seconds of every predictor of classes."""
+    from sklearn.ensemble import HistGradientBoostingClassifier  # pylint: disable=import-outside-toplevel
+    from sklearn.gaussian_process import GaussianProcessClassifier  # pylint: disable=import-outside-toplevel
+    from sklearn.linear_model import LogisticRegressionCV  # pylint: disable=import-outside-toplevel
+    from sklearn.pipeline import make_pipeline  # pylint: disable=import-outside-toplevel
+    from sklearn.preprocessing import StandardScaler  # pylint: disable=import-outside-toplevel
 
-    x, y = load_diabetes(return_X_y=True, scaled=False)
+    for name, model in (
+        ("gaussian_process", GaussianProcessClassifier(gaussian_process_kernel(1))),  # one length scale: one each takes hours
+        ("logistic_regression", LogisticRegressionCV(max_iter=2000)),
+        ("gradient_boosting", HistGradientBoostingClassifier()),
+    ):
+        begin = time.perf_counter()
+        probability = make_pipeline(StandardScaler(), model).fit(x, y).predict_proba(queries)
+        yield name, probability, time.perf_counter() - begin
+    yield "frequencies", np.tile(np.bincount(y) / len(y), (len(queries), 1)), 0.0
+
+
+class ClassSums:
+    """What is measured of one predictor of classes."""
+
+    def __init__(self):
+        self.loss, self.right, self.seconds = [], [], []
+
+    def add(self, target, probability, seconds=0.0):
+        of_target = probability[np.arange(len(target)), target]
+        self.loss.append(-np.mean(np.log(np.maximum(of_target, 1e-12))))
+        self.right.append(np.mean(probability.argmax(1) == target))
+        self.seconds.append(seconds)
+
+    def result(self):
+        return {
+            "nats": round(float(np.mean(self.loss)), 4),
+            "accuracy": round(float(np.mean(self.right)), 4),
+            "milliseconds": round(1000 * float(np.median(self.seconds)), 1),
+        }
+
+
+def real_tables():
+    """Name, inputs, target, whether the target is a class."""
+    import statsmodels.api as sm  # pylint: disable=import-outside-toplevel
+    from sklearn import datasets  # pylint: disable=import-outside-toplevel
+
+    yield "diabetes", *datasets.load_diabetes(return_X_y=True, scaled=False), False
+    engel = sm.datasets.engel.load_pandas().data
+    yield "engel", engel[["income"]].to_numpy(), engel["foodexp"].to_numpy(), False
+    star = sm.datasets.star98.load_pandas().data
+    passed = star["NABOVE"] / (star["NABOVE"] + star["NBELOW"])
+    yield "star98", star.drop(columns=["NABOVE", "NBELOW"]).to_numpy(), passed.to_numpy(), False
+    fair = sm.datasets.fair.load_pandas().data
+    yield "fair", fair.drop(columns="affairs").to_numpy(), fair["affairs"].to_numpy(), False
+    for name in ("breast_cancer", "wine", "digits"):
+        yield name, *getattr(datasets, f"load_{name}")(return_X_y=True), True
+    votes = sm.datasets.anes96.load_pandas().data
+    yield "anes96", votes.drop(columns="vote").to_numpy(), votes["vote"].to_numpy().astype(int), True
+
+
+def measure_split(options, folder, table, order, sums):
+    """Adds the predictions of the last tenth of the rows to the sums of every predictor."""
+    _, x, y, classes = table
+    known, asked = order[: min(options.context, len(y) * 9 // 10)], order[len(y) * 9 // 10 :][: options.queries]
     names = [f"x{i}" for i in range(x.shape[1])]
-    sums = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for split in range(options.splits):
-            order = np.random.default_rng(split).permutation(len(y))
-            known, asked = order[: min(1000, len(y) * 9 // 10)], order[len(y) * 9 // 10 :]
-            context = {**dict(zip(names, x[known].T)), "y": y[known]}
-            found = [("hark", *by_hark(options, Path(folder), context, dict(zip(names, x[asked].T))))]
-            found += by_scikit_learn(x[known], y[known], x[asked])
-            for name, *values in found:
-                sums.setdefault(name, Sums()).add(y[asked], *values)
-    for name, one in sums.items():
-        print(json.dumps({"table": "diabetes", "predictor": name, "splits": options.splits, **one.result()}), flush=True)
+    context, queries = {**dict(zip(names, x[known].T)), "y": y[known]}, dict(zip(names, x[asked].T))
+    if classes:
+        probability, seconds = classes_by_hark(options, folder, context, queries, y.max() + 1)
+        found = [("hark", probability, seconds), *classes_by_peers(x[known], y[known], x[asked])]
+    else:
+        found = [("hark", *by_hark(options, folder, context, queries)), *numbers_by_peers(x[known], y[known], x[asked])]
+    for name, *values in found:
+        sums.setdefault(name, ClassSums() if classes else Sums()).add(y[asked], *values)
+
+
+def real(options):
+    warnings.filterwarnings("ignore")
+    for table in real_tables():
+        name, x, y, _ = table
+        if options.only and name not in options.only:
+            continue
+        sums = {}
+        with tempfile.TemporaryDirectory() as folder:
+            for split in range(options.splits):
+                measure_split(options, Path(folder), table, np.random.default_rng(split).permutation(len(y)), sums)
+        for predictor, one in sums.items():
+            line = {"table": name, "rows": len(y), "inputs": x.shape[1], "predictor": predictor, "splits": options.splits}
+            print(json.dumps({**line, **one.result()}), flush=True)
 
 
 def main():
@@ -185,7 +271,11 @@ def main():
     parser.add_argument("--sizes", type=int, nargs="+", default=[10, 20, 50, 100, 200, 500])
     parser.add_argument("--noise", type=float, default=0.01)
     parser.add_argument("--scales", type=float, nargs=2, default=[0.1, 1.0])
+    parser.add_argument("--classes-run")
     parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--context", type=int, default=1000)
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--only", nargs="*")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     {"truth": truth, "real": real}[options.what](options)

@@ -39,7 +39,9 @@ extern "C" {
   X(posterior_mixture)                                                                                                                     \
   X(gaussian_loss)                                                                                                                         \
   X(gate_segments)                                                                                                                         \
-  X(class_logits)
+  X(class_logits)                                                                                                                          \
+  X(copy_targets)                                                                                                                          \
+  X(smoother_mixture)
 HARK_EXPERIMENTAL_OPERATORS(HARK_OPERATOR_DECLARE)
 
 /* segment_slots: offsets of `slots` rows for every segment, C min(slots, length of the segment) of them with `fewer`. input offsets i64 [S
@@ -235,6 +237,16 @@ typedef struct hark_noise_of_heads_attributes {
  * query_offsets and key_offsets i64 [S + 1]. output [M, 2 R]: R means, then R logarithms of variances. H is at most
  * HARK_POSTERIOR_MIXTURE_HEADS. No attributes. */
 #define HARK_POSTERIOR_MIXTURE_HEADS 64
+
+/* copy_targets: y[n, h, k, r] = x[n, r]^(k + 1), k < powers. input x [N, R], output [N, heads powers R]. No gradient. */
+typedef struct hark_copy_targets_attributes {
+  int64_t heads;
+  int64_t powers; /* 1, or 2: squares too */
+} hark_copy_targets_attributes;
+
+/* smoother_mixture: the predictions of H kernel smoothers as one mean and variance (docs/mathematics/regressor.md). inputs, of M rows:
+ * moments [..., H 2 R] (for each head R means, then R mean squares), noise [1, H, M] of new observations, logit [..., H]. output [M, 2 R]:
+ * R means, then R logarithms of variances. H is at most HARK_POSTERIOR_MIXTURE_HEADS. No attributes. */
 
 /* gaussian_loss: loss = weight sum (log 2 pi + v + (target - m)^2 exp(-v)) / 2. inputs prediction [..., 2 R] (R means m, then R logarithms
  * of variances v) and target [..., R]; loss of rank 0. With `squared`, loss = weight sum (target - m)^2, and v has no effect. */

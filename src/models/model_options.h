@@ -400,6 +400,9 @@ typedef enum hark_stored {
     "shift and scale every column of a table by its mean and standard deviation in the context", HARK_NEEDS_REGRESSOR, MEANING, GROUP, 1)  \
   X(regressor.loss, NULL, ENUM, "gaussian", HARK_REGRESSOR_LOSS_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                        \
     "what is learned; gaussian: the distribution of the targets; squared: their mean; classes: the target is a class",                     \
+    HARK_NEEDS_REGRESSOR, WEIGHTS, GROUP, 1)                                                                                               \
+  X(regressor.head, NULL, ENUM, "posterior", HARK_REGRESSOR_HEAD_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                       \
+    "how targets are predicted; posterior: by Gaussian processes; smoother: by means of the context's targets, weighted by kernels",       \
     HARK_NEEDS_REGRESSOR, WEIGHTS, GROUP, 1)
 
 /* What the data determine; it is in a model's file and in no configuration: X(member and key, type, range, stored, place). */

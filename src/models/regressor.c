@@ -30,6 +30,8 @@ static hark_status check(hark_context *context, const hark_network_config *confi
   return HARK_OK;
 }
 
+static bool smooths(const hark_network *network) { return network->config.regressor.head == HARK_REGRESSOR_HEAD_SMOOTHER; }
+
 /* ---- parameters ---- */
 
 /* x with log(1 + exp(x)) = y > 0 */
@@ -37,33 +39,24 @@ static double softplus_inverse(double y) { return y + log(-expm1(-y)); }
 
 static hark_status allocate_layers(hark_context *context, hark_network *network) {
   const hark_network_config *config = &network->config;
-  const int64_t processes = config->regressor.processes, responses = config->responses;
-  const size_t gates = (size_t)(processes * config->regressor.features), blocks = (size_t)config->layers * sizeof(hark_block);
-  size_t copies = 0, numbers = 0, bytes = 0;
+  const size_t gates = (size_t)(config->regressor.processes * config->regressor.features) * sizeof(double);
+  const size_t blocks = hark_align_up((size_t)config->layers * sizeof(hark_block)), front = hark_align_up(sizeof(hark_regressor_layers));
   void *memory = NULL;
-  HARK_TRY(hark_size_multiply(context, (size_t)(processes * responses), (size_t)responses, &copies));
-  HARK_TRY(hark_size_add(context, gates, copies, &numbers));
-  HARK_TRY(hark_size_multiply(context, numbers, sizeof(double), &bytes));
-  HARK_TRY(hark_size_add(context, bytes, hark_align_up(sizeof(hark_regressor_layers)) + hark_align_up(blocks), &bytes));
-  HARK_TRY(hark_allocate_zero(context, bytes, &memory));
+  HARK_TRY(hark_allocate_zero(context, front + blocks + gates, &memory));
   hark_regressor_layers *own = network->regressor = memory;
-  own->bytes = bytes;
-  own->blocks = (void *)((char *)memory + hark_align_up(sizeof *own));
-  own->initial_gate = (void *)((char *)own->blocks + hark_align_up(blocks));
-  own->initial_copies = own->initial_gate + gates;
+  own->bytes = front + blocks + gates;
+  own->blocks = (void *)((char *)memory + front);
+  own->initial_gate = (void *)((char *)own->blocks + blocks);
   return HARK_OK;
 }
 
-/* Gates of the processes are geometric; target r of every process is a copy of target r. */
+/* Gates of the processes are geometric. */
 static void set_initial(const hark_network *network) {
   const hark_regressor_config *config = &network->config.regressor;
-  const hark_regressor_layers *own = network->regressor;
-  const int64_t responses = network->config.responses;
   for (int64_t p = 0; p < config->processes; p++) {
     const double part = config->processes > 1 ? (double)p / (double)(config->processes - 1) : 0.5;
     for (int64_t i = 0; i < config->features; i++)
-      own->initial_gate[p * config->features + i] = softplus_inverse(LEAST_GATE * pow(MOST_GATE / LEAST_GATE, part));
-    for (int64_t r = 0; r < responses; r++) own->initial_copies[(p * responses + r) * responses + r] = 1;
+      network->regressor->initial_gate[p * config->features + i] = softplus_inverse(LEAST_GATE * pow(MOST_GATE / LEAST_GATE, part));
   }
 }
 
@@ -107,11 +100,7 @@ static hark_status declare_head(hark_context *context, hark_network *network) {
   const hark_parameter_spec gate = {.rank = 1, .shape = {features}, .initial = HARK_INITIAL_GIVEN, .given = own->initial_gate};
   const hark_parameter_spec prior = {.rank = 1, .shape = {PRIORS}, .initial = HARK_INITIAL_ZERO};
   const hark_parameter_spec scale = {.rank = 1, .shape = {CLASS_SCALES}, .initial = HARK_INITIAL_CONSTANT, .value = INITIAL_CLASS_SCALE};
-  const hark_parameter_spec copies = {.rank = 2,
-                                      .shape = {processes * config->responses, config->responses},
-                                      .initial = HARK_INITIAL_GIVEN,
-                                      .given = own->initial_copies,
-                                      .rate = HARK_RATE_FROZEN};
+
   HARK_TRY(hark_linear_declare(context, parameters, config->features, features, false, 1 / sqrt((double)config->regressor.features),
                                "head.input", &own->kernel_input));
   HARK_TRY(
@@ -120,8 +109,7 @@ static hark_status declare_head(hark_context *context, hark_network *network) {
   HARK_TRY(hark_parameters_add(context, parameters, &gate, &own->gate.bias, "head.gate.bias"));
   HARK_TRY(declare_level(context, network, processes, softplus_inverse(INITIAL_NOISE), "head.noise", &own->noise));
   HARK_TRY(declare_level(context, network, processes, 0, "head.logit", &own->logit));
-  HARK_TRY(hark_parameters_add(context, parameters, &prior, &own->prior, "head.prior"));
-  HARK_TRY(hark_parameters_add(context, parameters, &copies, &own->copies, "head.copies"));
+  if (!smooths(network)) HARK_TRY(hark_parameters_add(context, parameters, &prior, &own->prior, "head.prior"));
   if (config->regressor.loss != HARK_REGRESSOR_LOSS_CLASSES) return HARK_OK;
   return hark_parameters_add(context, parameters, &scale, &own->class_scale, "head.class_scale");
 }
@@ -151,20 +139,20 @@ hark_status hark_regressor_plan(hark_context *context, const hark_network *netwo
   const hark_network_config *config = &network->config;
   hark_attention_desc desc = hark_attention_desc_default();
   desc.type = network->parameters.type;
-  desc.normalisation = HARK_NORMALISATION_CME;
+  desc.normalisation = smooths(network) ? HARK_NORMALISATION_SOFTMAX : HARK_NORMALISATION_CME;
   desc.kernel = HARK_KERNEL_RBF;
   desc.sigma = 1;
   desc.batch = 1;
   desc.heads = config->regressor.processes;
   desc.head_dim = config->regressor.features;
-  desc.value_dim = config->responses;
+  desc.value_dim = smooths(network) ? 2 * config->responses : config->responses;
   desc.query_length = sizes->queries;
   desc.key_length = sizes->keys;
   desc.max_sequences = sizes->sequences;
   desc.longest = sizes->longest;
-  desc.has_noise = 1;
   desc.forward_only = !training;
-  desc.has_dvariance = desc.has_dlog_determinant = desc.has_dquadratic = training;
+  desc.has_noise = !smooths(network);
+  desc.has_dvariance = desc.has_dlog_determinant = desc.has_dquadratic = training && !smooths(network);
   return hark_attention_plan_create(context, &desc, out);
 }
 
@@ -265,12 +253,10 @@ static hark_status make_noise(const pass *p, hark_value rows, hark_value *noise)
   return hark_tape_apply(p->tape, &hark_op_noise_of_heads, &attributes, 1, &raw, 1, noise);
 }
 
-/* The targets once for each process; the caller keeps them. */
+/* The targets once for each process, with their squares for smoothers; the caller keeps them. */
 static hark_status copy_targets(const pass *p, hark_value targets, hark_value *out) {
-  hark_value inputs[] = {targets, 0, 0};
-  const hark_parameter *copies = hark_parameters_at(p->forward->parameters, p->network->regressor->copies);
-  HARK_TRY(hark_tape_leaf(p->tape, &copies->weight, NULL, &inputs[1]));
-  return hark_tape_apply(p->tape, &hark_op_linear, NULL, 3, inputs, 0, out);
+  const hark_copy_targets_attributes attributes = {.heads = p->network->config.regressor.processes, .powers = smooths(p->network) ? 2 : 1};
+  return hark_tape_apply(p->tape, &hark_op_copy_targets, &attributes, 1, &targets, 0, out);
 }
 
 /* The rows after all blocks, with their inputs. */
@@ -285,29 +271,59 @@ static hark_status find_logits(const pass *p, hark_value level, hark_value *out)
   return hark_tape_apply(p->tape, &hark_op_class_logits, NULL, 3, inputs, 1, out);
 }
 
-/* Mean and logarithm of the variance of every target at the queries. Releases the rows and the gates. */
-static hark_status predict(const pass *p, const rows *context, const rows *query, hark_value gates, hark_value targets, hark_value *out) {
-  enum { QUERY, KEY, VALUE, NOISE = 6, QUERY_OFFSETS, KEY_OFFSETS, INPUTS }; /* of kernel_ridge_posterior */
-  enum { MEAN, VARIANCE, LOG_DETERMINANT, QUADRATIC, POSTERIOR_OUTPUTS };
-  const int64_t plan = p->network->config.layers;
-  const hark_kernel_ridge_attributes attributes = {.plan = p->forward->plans[plan], .report = p->forward->report};
-  hark_value inputs[INPUTS] = {[QUERY_OFFSETS] = query->offsets, [KEY_OFFSETS] = context->offsets};
-  hark_value posterior[HARK_MAX_OUTPUTS] = {0}, noise = 0, logit = 0, prior = 0;
-  HARK_TRY(make_features(p, query->input, query->row, gates, query->offsets, &inputs[QUERY]));
-  HARK_TRY(make_features(p, context->input, context->row, gates, context->offsets, &inputs[KEY]));
-  HARK_TRY(copy_targets(p, targets, &inputs[VALUE]));
-  HARK_TRY(make_noise(p, context->row, &inputs[NOISE]));
-  HARK_TRY(make_noise(p, query->row, &noise));
-  HARK_TRY(hark_linear_apply(p->forward, &p->network->regressor->logit, query->row, &logit));
+/* What both heads read of the rows. */
+typedef struct head_inputs {
+  hark_value query, key, value; /* features of the processes, and the targets */
+  hark_value key_noise, query_noise, logit;
+} head_inputs;
+
+/* Releases the rows and the gates. */
+static hark_status read_rows(const pass *p, const rows *context, const rows *query, hark_value gates, hark_value targets,
+                             head_inputs *out) {
+  HARK_TRY(make_features(p, query->input, query->row, gates, query->offsets, &out->query));
+  HARK_TRY(make_features(p, context->input, context->row, gates, context->offsets, &out->key));
+  HARK_TRY(copy_targets(p, targets, &out->value));
+  if (!smooths(p->network)) HARK_TRY(make_noise(p, context->row, &out->key_noise));
+  HARK_TRY(make_noise(p, query->row, &out->query_noise));
+  HARK_TRY(hark_linear_apply(p->forward, &p->network->regressor->logit, query->row, &out->logit));
   hark_tape_release(p->tape, gates);
   hark_tape_release(p->tape, context->row);
   hark_tape_release(p->tape, query->row);
+  return HARK_OK;
+}
+
+/* Means and logarithms of variances of every target at the queries, by the posteriors of the processes. */
+static hark_status find_posterior(const pass *p, const rows *context, const rows *query, const head_inputs *from, hark_value *out) {
+  enum { QUERY, KEY, VALUE, NOISE = 6, QUERY_OFFSETS, KEY_OFFSETS, INPUTS }; /* of kernel_ridge_posterior */
+  enum { MEAN, VARIANCE, LOG_DETERMINANT, QUADRATIC, POSTERIOR_OUTPUTS };
+  const hark_kernel_ridge_attributes attributes = {.plan = p->forward->plans[p->network->config.layers], .report = p->forward->report};
+  const hark_value inputs[INPUTS] = {[QUERY] = from->query,
+                                     [KEY] = from->key,
+                                     [VALUE] = from->value,
+                                     [NOISE] = from->key_noise,
+                                     [QUERY_OFFSETS] = query->offsets,
+                                     [KEY_OFFSETS] = context->offsets};
+  hark_value posterior[HARK_MAX_OUTPUTS] = {0}, prior = 0;
   HARK_TRY(hark_tape_apply(p->tape, &hark_op_kernel_ridge_posterior, &attributes, INPUTS, inputs,
                            1u << QUERY | 1u << KEY | 1u << VALUE | 1u << NOISE, posterior));
   HARK_TRY(hark_forward_parameter(p->forward, p->network->regressor->prior, &prior));
-  const hark_value mixed[] = {posterior[MEAN], posterior[VARIANCE], posterior[LOG_DETERMINANT], posterior[QUADRATIC], noise, logit, prior,
-                              query->offsets,  context->offsets};
+  const hark_value mixed[] = {
+      posterior[MEAN], posterior[VARIANCE], posterior[LOG_DETERMINANT], posterior[QUADRATIC], from->query_noise, from->logit, prior,
+      query->offsets,  context->offsets};
   return hark_tape_apply(p->tape, &hark_op_posterior_mixture, NULL, 9, mixed, 63, out);
+}
+
+/* The same by smoothers. */
+static hark_status smooth(const pass *p, const rows *context, const rows *query, const head_inputs *from, hark_value *out) {
+  enum { QUERY, KEY, VALUE, QUERY_OFFSETS = 9, KEY_OFFSETS, ATTENTION_INPUTS }; /* of attention */
+  const hark_attention_attributes attributes = {.plan = p->forward->plans[p->network->config.layers],
+                                                .keys_of_a_query = p->forward->packing->longest};
+  const hark_value inputs[HARK_MAX_INPUTS] = {
+      [QUERY] = from->query, [KEY] = from->key, [VALUE] = from->value, [QUERY_OFFSETS] = query->offsets, [KEY_OFFSETS] = context->offsets};
+  hark_value mixed[] = {0, from->query_noise, from->logit};
+  HARK_TRY(hark_tape_apply(p->tape, &hark_op_attention, &attributes, ATTENTION_INPUTS, inputs, 1u << QUERY | 1u << KEY | 1u << VALUE,
+                           &mixed[0]));
+  return hark_tape_apply(p->tape, &hark_op_smoother_mixture, NULL, 3, mixed, 7, out);
 }
 
 static hark_status logits(hark_context *context, const hark_network *network, const hark_forward *forward, const hark_network_input *input,
@@ -325,6 +341,7 @@ static hark_status logits(hark_context *context, const hark_network *network, co
   rows known = {.input = tables->context, .offsets = tables->context_offsets},
        asked = {.input = tables->queries, .offsets = tables->query_offsets};
   hark_value pairs = 0, gates = 0, given = 0;
+  head_inputs from = {0};
   HARK_TRY(hark_linear_apply(forward, &own->input, known.input, &known.row));
   HARK_TRY(hark_linear_apply(forward, &own->input, asked.input, &asked.row));
   HARK_TRY(hark_linear_apply(forward, &own->target, tables->targets, &given));
@@ -346,7 +363,8 @@ static hark_status logits(hark_context *context, const hark_network *network, co
   HARK_TRY(end_rows(&p, &asked.row));
   HARK_TRY(end_rows(&p, &pairs));
   HARK_TRY(make_gates(&p, pairs, &gates));
-  HARK_TRY(predict(&p, &known, &asked, gates, tables->targets, out));
+  HARK_TRY(read_rows(&p, &known, &asked, gates, tables->targets, &from));
+  HARK_TRY((smooths(network) ? smooth : find_posterior)(&p, &known, &asked, &from, out));
   return network->config.regressor.loss == HARK_REGRESSOR_LOSS_CLASSES ? find_logits(&p, tables->level, out) : HARK_OK;
 }
 

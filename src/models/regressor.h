@@ -13,12 +13,14 @@
  *   noise       nu = least_noise + softplus(N u), of every row and process
  *   head        the posterior of every process at the queries (operator kernel_ridge_posterior), mixed by their evidences
  *               (posterior_mixture): mean and logarithm of the variance of every target
+ *   smoother    in place of the posterior: softmax attention with these kernels to the targets and their squares, mixed by L u*
+ *               (smoother_mixture)
  *   classes     with the loss `classes`, the target of a row is its class, one of R: y_i has 1 - f at its class and -f at the others, with
  *               f the frequencies of the classes in the context. The results are logits, scaled means plus log f (class_logits)
  *
  * Parameters: input.{weight,bias} [W, F], target.weight [W, R], blocks.N as in network.h, final_norm.{weight,bias},
  * head.{input,row}.weight [P d, F], [P d, W], head.gate.{weight,bias} [P d, W], head.noise.{weight,bias}, head.logit.{weight,bias} [P, W],
- * head.prior [3], head.copies [P R, R], which is constant: the targets once for each process, and with classes head.class_scale [2].
+ * head.prior [3] of posteriors, and with classes head.class_scale [2].
  */
 #ifndef HARK_MODELS_REGRESSOR_H
 #define HARK_MODELS_REGRESSOR_H
@@ -29,9 +31,9 @@ typedef struct hark_regressor_layers {
   hark_block *blocks; /* [layers] */
   hark_linear input, target;
   hark_linear kernel_input, kernel_row, gate, noise, logit;
-  hark_parameter_id prior, copies, class_scale;
-  double *initial_gate, *initial_copies; /* given initial values */
-  size_t bytes;                          /* of the whole struct, one allocation */
+  hark_parameter_id prior, class_scale;
+  double *initial_gate; /* given initial values */
+  size_t bytes;         /* of the whole struct, one allocation */
 } hark_regressor_layers;
 
 /* The plan of the head, for passes of these sizes. The caller destroys it. */

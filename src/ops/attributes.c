@@ -168,6 +168,10 @@ static const hark_attribute of_ball[] = {
 static const hark_attribute of_noise_of_heads[] = {
     NUMBER(hark_noise_of_heads_attributes, least, F64),
 };
+static const hark_attribute of_copy_targets[] = {
+    USUAL(hark_copy_targets_attributes, heads, I64, 1),
+    USUAL(hark_copy_targets_attributes, powers, I64, 1),
+};
 static const hark_attribute of_gaussian_loss[] = {
     USUAL(hark_gaussian_loss_attributes, weight, F64, 1),
     NUMBER(hark_gaussian_loss_attributes, squared, BOOL),
@@ -221,6 +225,7 @@ static const struct {
     ROWS(ball, of_ball),
     ROWS(linear_ridge, of_linear_ridge),
     ROWS(noise_of_heads, of_noise_of_heads),
+    ROWS(copy_targets, of_copy_targets),
     ROWS(gaussian_loss, of_gaussian_loss),
 };
 

@@ -101,9 +101,8 @@ static void open_network_of(fixture *f, hark_context *context, const hark_networ
   *f = (fixture){.context = context};
   assert_fine(context, hark_network_create(context, config, HARK_F64, true, &f->network));
   assert_fine(context, hark_parameters_initialise(context, &f->network->parameters, 5));
-  for (int32_t p = 0; p < f->network->parameters.count; p++) { /* nothing stays at an initial value that hides it, except the copies */
+  for (int32_t p = 0; p < f->network->parameters.count; p++) { /* nothing stays at an initial value that hides it */
     hark_parameter *parameter = &f->network->parameters.list[p];
-    if (strcmp(parameter->name, "head.copies") == 0) continue;
     double *const numbers = parameter->weight.data;
     for (int64_t i = 0; i < parameter->count; i++) numbers[i] += 0.3 * number_at(i, 10 + (uint64_t)p);
   }
@@ -113,6 +112,12 @@ static void open_network_of(fixture *f, hark_context *context, const hark_networ
 
 static void open_network(fixture *f, hark_context *context, bool ridge) {
   const hark_network_config config = config_of(ridge);
+  open_network_of(f, context, &config);
+}
+
+static void open_smoother(fixture *f, hark_context *context) {
+  hark_network_config config = config_of(false);
+  config.regressor.head = HARK_REGRESSOR_HEAD_SMOOTHER;
   open_network_of(f, context, &config);
 }
 
@@ -354,6 +359,38 @@ static void mix(const fixture *f, int n, const double *inputs, const double *tar
   }
 }
 
+/* The same by kernel smoothers. */
+static void smooth(const fixture *f, int n, const double *inputs, const double *targets, const table_rows *rows, const double *gate,
+                   const double *query_input, const double *query, double *out) {
+  double first[PROCESSES][TARGETS] = {{0}}, second[PROCESSES][TARGETS] = {{0}}, weight[PROCESSES], sum = 0;
+  for (int p = 0; p < PROCESSES; p++) {
+    double star[FEATURES], phi[FEATURES], total = 0, logit;
+    features_of(f, p, gate, query_input, query, star);
+    for (int i = 0; i < n; i++) {
+      features_of(f, p, gate, inputs + i * INPUTS, rows->known + i * WIDTH, phi);
+      total += kernel(phi, star);
+      for (int r = 0; r < TARGETS; r++) {
+        const double target = targets[i * TARGETS + r];
+        first[p][r] += kernel(phi, star) * target;
+        second[p][r] += kernel(phi, star) * target * target;
+      }
+    }
+    for (int r = 0; r < TARGETS; r++) {
+      first[p][r] /= total;
+      second[p][r] = second[p][r] / total + noise_of(f, p, query);
+    }
+    affine(named(f, "head.logit.weight") + p * WIDTH, named(f, "head.logit.bias") + p, WIDTH, 1, query, &logit);
+    sum += weight[p] = exp(logit);
+  }
+  for (int r = 0; r < TARGETS; r++) {
+    double mean = 0, square = 0;
+    for (int p = 0; p < PROCESSES; p++) mean += weight[p] / sum * first[p][r];
+    for (int p = 0; p < PROCESSES; p++) square += weight[p] / sum * second[p][r];
+    out[r] = mean;
+    out[TARGETS + r] = log(square - mean * mean);
+  }
+}
+
 static void define_table(const fixture *f, bool ridge, int64_t t, double *out) {
   const int n = (int)(f->context_offsets[t + 1] - f->context_offsets[t]), m = (int)(f->query_offsets[t + 1] - f->query_offsets[t]);
   const double *inputs = f->context_inputs + f->context_offsets[t] * INPUTS,
@@ -372,7 +409,8 @@ static void define_table(const fixture *f, bool ridge, int64_t t, double *out) {
     for (int c = 0; c < WIDTH; c++) summary[c] += rows.pairs[i * WIDTH + c] / n;
   affine(named(f, "head.gate.weight"), named(f, "head.gate.bias"), WIDTH, PROCESSES * FEATURES, summary, gate);
   for (int i = 0; i < m; i++)
-    mix(f, n, inputs, targets, &rows, gate, asked + i * INPUTS, rows.asked + i * WIDTH, out + (f->query_offsets[t] + i) * 2 * TARGETS);
+    (f->network->config.regressor.head == HARK_REGRESSOR_HEAD_SMOOTHER ? smooth : mix)(
+        f, n, inputs, targets, &rows, gate, asked + i * INPUTS, rows.asked + i * WIDTH, out + (f->query_offsets[t] + i) * 2 * TARGETS);
 }
 
 /* ---- tests ---- */
@@ -385,11 +423,14 @@ static void assert_close(const double *a, const double *b, int64_t count, double
 static void predictions_are_the_definition(void **state) {
   fixture f;
   double found[MOST_ROWS * 2 * TARGETS], expected[MOST_ROWS * 2 * TARGETS];
-  for (int ridge = 0; ridge < 2; ridge++) {
-    open_network(&f, *state, ridge);
+  for (int kind = 0; kind < 3; kind++) {
+    if (kind == 2)
+      open_smoother(&f, *state);
+    else
+      open_network(&f, *state, kind);
     fill(&f, 0, TABLES);
     predict(&f, found);
-    for (int64_t t = 0; t < TABLES; t++) define_table(&f, ridge, t, expected);
+    for (int64_t t = 0; t < TABLES; t++) define_table(&f, kind == 1, t, expected);
     assert_close(found, expected, f.asked * 2 * TARGETS, 1e-9);
     close_network(&f);
   }
@@ -483,9 +524,9 @@ static void check_gradient(fixture *f, hark_parameter *parameter, int64_t i) {
 static void gradients_are_those_of_differences(void **state) {
   fixture f;
   int checked = 0;
-  for (int kind = 0; kind < 3; kind++) {
-    if (kind == 2)
-      open_classes(&f, *state);
+  for (int kind = 0; kind < 4; kind++) {
+    if (kind >= 2)
+      (kind == 2 ? open_classes : open_smoother)(&f, *state);
     else
       open_network(&f, *state, kind);
     fill(&f, 0, TABLES);
@@ -493,12 +534,12 @@ static void gradients_are_those_of_differences(void **state) {
     (void)total(&f, true);
     for (int32_t p = 0; p < f.network->parameters.count; p++) {
       hark_parameter *parameter = &f.network->parameters.list[p];
-      if (strcmp(parameter->name, "head.copies") == 0) continue;
+
       for (int64_t i = 0; i < parameter->count; i += hark_max(1, parameter->count / 3), checked++) check_gradient(&f, parameter, i);
     }
     close_network(&f);
   }
-  assert_true(checked > 225);
+  assert_true(checked > 300);
 }
 
 static void configurations_are_refused(void **state) {
