@@ -9,8 +9,9 @@
  *     heavy       gaussian, with noise of Student's t distribution with 3 degrees of freedom, scaled to the variance --noise
   *     mixed       one of these for each table
  *
- * With --inputs varied, tables differ in their inputs (table_inputs.h), and the variance of the noise is log-uniform between a thousandth
- * of --noise and --noise. With --label-classes C, a table has K classes, K uniform from 2 to C, and K such functions, each with a constant
+  * With --inputs varied, tables differ in their inputs (table_inputs.h), and the variance of the noise is log-uniform between a thousandth
+ * of --noise and --noise. In a third of the tables, the noise of a row grows with its first input, and in a sixth of those of numbers the
+ * target is exp(y). With --label-classes C, a table has K classes, K uniform from 2 to C, and K such functions, each with a constant
  * of its own: the class of a row is the function with the largest y.
  */
 #include <math.h>
@@ -28,6 +29,7 @@
 #define FREEDOM 3
 #define JITTER 1e-9      /* added to the covariance's diagonal */
 #define LEVEL 0.5        /* deviation of the constants of classes */
+#define MOST_GROWTH 1.5  /* of the logarithm of the noise, for a growth of the first input by its deviation */
 #define LEAST_NOISE 1e-3 /* the smallest variance of --inputs varied, as a part of --noise */
 #define PI 3.14159265358979323846
 
@@ -50,7 +52,7 @@ static hark_task_sizes sizes(const void *values) {
   const hark_vector_values *const v = values;
   return (hark_task_sizes){
       .example_bytes = hark_tables_record(v->tokens, v->covariates, 1) * sizeof(float),
-      .scratch_bytes = (size_t)(v->tokens * (2 * v->covariates + 4 + hark_max(v->tokens, v->covariates)) + HIDDEN * (v->covariates + 2)) *
+      .scratch_bytes = (size_t)(v->tokens * (2 * v->covariates + 5 + hark_max(v->tokens, v->covariates)) + HIDDEN * (v->covariates + 2)) *
                        sizeof(double)};
 }
 
@@ -67,10 +69,11 @@ typedef struct table {
   const hark_vector_values *values;
   hark_task_random *random;
   int64_t rows, inputs;
-  double width, noise;              /* w; variance of the noise */
+  double width, noise, growth;      /* w; variance of the noise, and how its logarithm grows with the first input */
   double *x, *y, *direction, *more; /* [rows, inputs] that the function sees, [rows], [rows] projections, and scratch */
   double *shown;                    /* [rows, inputs] of the table */
   double *best, *class;             /* [rows] largest y, and its function */
+  double *kept;                     /* [rows] the first input in deviations, before some are lost */
 } table;
 
 /* more <- L with L L' = K. */
@@ -155,13 +158,13 @@ static void draw_pieces(const table *t) {
   }
 }
 
-/* Normal noise, or of Student's t, whose variance without a scale is FREEDOM / (FREEDOM - 2). */
-static double draw_noise(const table *t, bool heavy) {
+/* Noise of row i, normal or of Student's t, whose variance without a scale is FREEDOM / (FREEDOM - 2). */
+static double draw_noise(const table *t, int64_t i, bool heavy) {
   double normal[FREEDOM + 1], squares = 0;
-  const double deviation = sqrt(t->noise);
+  const double first = t->growth > 0 ? fmin(t->kept[i], 3) : 0, deviation = sqrt(t->noise * exp(t->growth * first));
   hark_task_fill_normal(t->random, 1, heavy ? FREEDOM + 1 : 1, normal);
   if (!heavy) return deviation * normal[0];
-  for (int i = 1; i <= FREEDOM; i++) squares += normal[i] * normal[i];
+  for (int k = 1; k <= FREEDOM; k++) squares += normal[k] * normal[k];
   return deviation * sqrt((FREEDOM - 2.0) / FREEDOM) * normal[0] / sqrt(squares / FREEDOM);
 }
 
@@ -169,6 +172,8 @@ static void fill_inputs(table *t) {
   if (t->values->inputs == VARIED) {
     t->noise *= pow(LEAST_NOISE, hark_task_random_uniform(t->random));
     hark_table_inputs(t->random, t->rows, t->inputs, t->shown, t->x, t->more);
+    if (hark_task_random_below(t->random, 3) == 0) t->growth = MOST_GROWTH * hark_task_random_uniform(t->random);
+    for (int64_t i = 0; i < t->rows; i++) t->kept[i] = t->shown[i * t->inputs] * sqrt(3);
     hark_table_lose_inputs(t->random, t->rows, t->inputs, t->shown);
     return;
   }
@@ -180,7 +185,7 @@ static void compete(const table *t, int32_t c, bool heavy) {
   double level;
   hark_task_fill_normal(t->random, LEVEL, 1, &level);
   for (int64_t i = 0; i < t->rows; i++) {
-    const double y = t->y[i] + level + draw_noise(t, heavy);
+    const double y = t->y[i] + level + draw_noise(t, i, heavy);
     if (c > 0 && y <= t->best[i]) continue;
     t->best[i] = y;
     t->class[i] = c;
@@ -204,8 +209,9 @@ static size_t make(hark_task_order *order, unsigned char *out) {
   t.direction = t.y + t.rows;
   t.best = t.direction + t.rows;
   t.class = t.best + t.rows;
-  t.shown = v->inputs == VARIED ? t.class + t.rows : t.x;
-  t.more = t.class + t.rows + (v->inputs == VARIED ? t.rows * t.inputs : 0);
+  t.kept = t.class + t.rows;
+  t.shown = v->inputs == VARIED ? t.kept + t.rows : t.x;
+  t.more = t.kept + t.rows + (v->inputs == VARIED ? t.rows * t.inputs : 0);
   const int function = v->function == MIXED ? hark_task_random_below(t.random, MIXED) : v->function;
   const bool heavy = function == HEAVY;
   t.width = v->scale_least * pow(v->scale_most / v->scale_least, hark_task_random_uniform(t.random));
@@ -220,7 +226,11 @@ static size_t make(hark_task_order *order, unsigned char *out) {
     }
     return write_rows(&t, t.class, out);
   }
-  for (int64_t i = 0; i < t.rows; i++) t.best[i] = t.y[i] + draw_noise(&t, heavy);
+  const bool skewed = v->inputs == VARIED && hark_task_random_below(t.random, 6) == 0;
+  for (int64_t i = 0; i < t.rows; i++) {
+    const double y = t.y[i] + draw_noise(&t, i, heavy);
+    t.best[i] = skewed ? exp(fmin(y, 4)) : y;
+  }
   return write_rows(&t, t.best, out);
 }
 
