@@ -362,7 +362,7 @@ static hark_status draw_into(hark_invocation *call, const hark_picture *picture,
   HARK_TRY(status);
   if (what == DRAWN) {
     HARK_TRY(hark_writer_commit(context, writer, NULL));
-    if (call->json) return HARK_OK;
+    if (call->json || picture->silent) return HARK_OK;
     hark_text text = hark_text_empty(context);
     hark_text_append_shown(&text, picture->path);
     hark_text_append(&text, "\n");

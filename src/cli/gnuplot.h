@@ -20,6 +20,7 @@ typedef struct hark_picture {
   int curves;
   bool png;
   bool optional; /* without gnuplot a warning is enough: the picture is not the command's main result */
+  bool silent;   /* standard output has the main result: the name of the picture is not printed */
   hark_text data, script;
 } hark_picture;
 

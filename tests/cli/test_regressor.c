@@ -301,6 +301,40 @@ static void duplicates_are_observations(void **state) {
   test_setup_close(context);
 }
 
+/* The file of an exported model has the predictions of its run. */
+static void exported_models_predict(void **state) {
+  (void)state;
+  expect(PREDICT, HARK_EXIT_DONE, "predicted", "");
+  char *const of_run = strdup(output.out);
+  expect("export run -o prior.safetensors", HARK_EXIT_DONE, "prior.safetensors", "");
+  expect("predict prior.safetensors --context-table known.csv --query new.csv --target y", HARK_EXIT_DONE, "", "");
+  assert_string_equal(output.out, of_run);
+  free(of_run);
+  expect("predict prior.safetensors", HARK_EXIT_USAGE, "", "expected --context-table FILE, --query FILE and --target NAME");
+  expect("predict prior.safetensors --context-table known.csv --query new.csv --target y --checkpoint best", HARK_EXIT_USAGE, "",
+         "--checkpoint: has no effect here, it needs a run");
+}
+
+/* A figure leaves the rows on standard output as they are. */
+static void predictions_are_drawn(void **state) {
+  (void)state;
+  expect(PREDICT, HARK_EXIT_DONE, "predicted", "");
+  char *const rows = strdup(output.out);
+  expect(PREDICT "--figure curve.svg", HARK_EXIT_DONE, "", "");
+  assert_string_equal(output.out, rows);
+  free(rows);
+  char path[TEST_PATH_BYTES];
+  (void)snprintf(path, sizeof path, "%.200s/curve.svg", folder);
+  if (strstr(output.err, "gnuplot is not installed") == NULL) {
+    FILE *const file = fopen(path, "rb");
+    assert_non_null(file);
+    (void)fclose(file);
+  }
+  test_file_write_text(folder, "c.csv", "x,z,y\n1,2,2\n3,4,5\n");
+  expect("predict run --context-table c.csv --query c.csv --target y --figure no.svg", HARK_EXIT_USAGE, "",
+         "--figure: draws one target, a number, over one input, and c.csv has 1 target and 2 inputs");
+}
+
 /* ---- classes ---- */
 
 #define CLASSIFY "predict classes --context-table kinds.csv --query asked.csv --target kind "
@@ -473,6 +507,8 @@ int main(void) {
       cmocka_unit_test(options_of_examples_are_refused),
       cmocka_unit_test(losses_are_means_over_targets),
       cmocka_unit_test(tables_are_described),
+      cmocka_unit_test(exported_models_predict),
+      cmocka_unit_test(predictions_are_drawn),
       cmocka_unit_test(classes_beat_the_baselines),
       cmocka_unit_test(classes_are_predicted),
       cmocka_unit_test(bad_classes_are_refused),

@@ -1,5 +1,5 @@
-/* test_regressor.c - architecture regressor: predictions, of classes too, against plain loops in f64, gradients against differences, a table alone and
- * with others, rows of context in another order, queries without others, refusals. */
+/* test_regressor.c - architecture regressor: predictions, of classes and of smoothers too, against plain loops in f64, gradients against
+ * differences, a table alone and with others, rows of context in another order, queries without others, refusals. */
 #include <hark/experimental.h>
 #include <hark/hark.h>
 #include <math.h>

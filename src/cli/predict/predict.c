@@ -2,10 +2,12 @@
 #include "cli/predict/predict_examples.h"
 #include "cli/predict/predict_tables.h"
 #include "cli/run_examples.h"
+#include "models/model.h"
+#include "models/model_parts.h"
 
 typedef struct predict_values {
   const char *checkpoint, *output;
-  const char *context, *query, *target; /* of regressors */
+  const char *context, *query, *target, *figure; /* of regressors */
   double interval;
   int part, tokens;
   bool unlabelled;
@@ -29,6 +31,8 @@ static const hark_option options[] = {
      "regressors: table in CSV with the same columns, whose targets are predicted; it may have the targets, too", "context_table given"},
     {"target", "target", HARK_OPTION_STRING, AT(target), "", NULL, NULL, "NAME,...",
      "regressors: columns that are predicted; all other columns of the context are inputs", "query given"},
+    {"figure", "figure", HARK_OPTION_STRING, AT(figure), "", NULL, NULL, "FILE",
+     "regressors of one input: draw predictions and intervals as SVG, or as PNG if FILE ends in .png", "query given"},
     {"interval", "interval", HARK_OPTION_FLOAT, AT(interval), "0.9", "(0, 1)", NULL, NULL, "regressors: probability of the intervals",
      "query given"},
     {"output", "output o", HARK_OPTION_STRING, AT(output), STANDARD_OUTPUT, NULL, NULL, "FILE", "file to write", NULL},
@@ -80,25 +84,40 @@ static hark_status check_tables(hark_invocation *call, const predict_values *val
   return HARK_OK;
 }
 
-static hark_status check_tables_of(hark_invocation *call, const hark_config *config, const predict_values *values) {
+static hark_status check_tables_of(hark_invocation *call, bool classes, const predict_values *values) {
   static const char *const of_numbers[] = {"interval"};
   HARK_TRY(check_tables(call, values));
-  if (hark_config_table_classes(config) == 0) return HARK_OK;
-  return refuse_idle(call, of_numbers, 1, "has no effect here: the model predicts classes");
+  return classes ? refuse_idle(call, of_numbers, 1, "has no effect here: the model predicts classes") : HARK_OK;
+}
+
+/* *tables: the argument is the file of a regressor, without its run; *classes: its targets are classes. */
+static hark_status read_model(hark_invocation *call, const char *checkpoint, bool *tables, bool *classes) {
+  hark_description description;
+  *tables = *classes = false;
+  if (!hark_command_names_model(call)) return HARK_OK;
+  HARK_TRY(hark_model_read_description(call->context, hark_options_argument(call->options, 0), NULL, &description));
+  *tables = hark_architecture_of(description.config.architecture)->reads_tables;
+  *classes = *tables && description.config.regressor.loss == HARK_REGRESSOR_LOSS_CLASSES;
+  hark_description_close(call->context, &description);
+  if (*tables && checkpoint[0] != '\0')
+    return hark_options_complain(call->context, call->options, "checkpoint", "has no effect here, it needs a run");
+  return HARK_OK;
 }
 
 static hark_status check(hark_invocation *call) {
-  static const char *const of_tables[] = {"context_table", "query", "target"};
+  static const char *const of_tables[] = {"context_table", "query", "target", "figure"};
   const predict_values *const values = call->values[0];
   hark_config *const config = call->values[1];
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
+  bool tables, classes;
+  HARK_TRY(read_model(call, values->checkpoint, &tables, &classes));
+  if (tables) return check_tables_of(call, classes, values);
   const hark_status status = hark_command_read_run(call, config);
-  if (hark_command_names_model(call) && !(status == HARK_OK && reads_tables(config)) && status != HARK_BAD_FILE &&
-      status != HARK_IO_ERROR && status != HARK_OUT_OF_MEMORY)
+  if (hark_command_names_model(call) && status != HARK_BAD_FILE && status != HARK_IO_ERROR && status != HARK_OUT_OF_MEMORY)
     return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: is a model, expected a run that was trained on labelled examples",
                      hark_options_argument(call->options, 0));
   HARK_TRY(status);
-  if (reads_tables(config)) return check_tables_of(call, config, values);
+  if (reads_tables(config)) return check_tables_of(call, hark_config_table_classes(config) > 0, values);
   HARK_TRY(refuse_idle(call, of_tables, sizeof of_tables / sizeof *of_tables,
                        "has no effect here, it needs a run with --architecture regressor"));
   HARK_TRY(check_model(call, config));
@@ -111,6 +130,26 @@ static hark_status check(hark_invocation *call) {
   return HARK_OK;
 }
 
+/* By a regressor of a run. */
+static hark_status predict_by_run(hark_invocation *call, const hark_config *config, const hark_opened_run *opened,
+                                  const hark_predict_tables *settings) {
+  hark_model *model = NULL;
+  hark_status status = hark_command_load_run(call, opened, config, &model);
+  if (status == HARK_OK) status = hark_predict_table(call, model, settings);
+  hark_model_destroy(call->context, &model);
+  return status;
+}
+
+/* By a regressor whose file was exported. */
+static hark_status predict_by_file(hark_invocation *call, const hark_config *config, const hark_predict_tables *settings) {
+  hark_model *model = NULL;
+  HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
+  hark_status status = hark_model_load(call->context, hark_options_argument(call->options, 0), NULL, &model);
+  if (status == HARK_OK) status = hark_predict_table(call, model, settings);
+  hark_model_destroy(call->context, &model);
+  return status;
+}
+
 static hark_status run(hark_invocation *call) {
   const predict_values *const values = call->values[0];
   const hark_config *const config = call->values[1];
@@ -119,12 +158,17 @@ static hark_status run(hark_invocation *call) {
                                           .unlabelled = values->unlabelled,
                                           .all_tokens = values->tokens == 1,
                                           .limit = values->limit};
-  const hark_predict_tables tables = {
-      .output = values->output, .context = values->context, .query = values->query, .target = values->target, .interval = values->interval};
+  const hark_predict_tables tables = {.output = values->output,
+                                      .context = values->context,
+                                      .query = values->query,
+                                      .target = values->target,
+                                      .figure = values->figure,
+                                      .interval = values->interval};
   hark_opened_run opened;
+  if (hark_command_names_model(call)) return predict_by_file(call, config, &tables);
   hark_status status = hark_command_open_run(call, config, values->checkpoint, &opened);
   if (status == HARK_OK && reads_tables(config))
-    status = hark_predict_table(call, config, &opened, &tables);
+    status = predict_by_run(call, config, &opened, &tables);
   else if (status == HARK_OK)
     status = hark_predict_examples(call, config, &opened, &settings);
   hark_command_close_run(call, &opened);

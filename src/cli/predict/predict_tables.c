@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/predict/predict_figure.h"
 #include "cli/predict/predict_output.h"
 #include "data/tables/classes.h"
 #include "data/tables/columns.h"
@@ -16,8 +17,7 @@
 typedef struct prediction {
   hark_invocation *call;
   const hark_predict_tables *settings;
-  const hark_opened_run *opened;
-  hark_model *model;
+  const hark_model *model;
   hark_regressor *regressor;
   hark_table *context, *query;
   int64_t inputs, targets;    /* of the model */
@@ -25,6 +25,7 @@ typedef struct prediction {
   const double **known;       /* [inputs + targets]: columns of the context, inputs first; NULL: a column of zeros */
   const double **asked;       /* [inputs + targets]: the same of the query; targets may be absent */
   const char **names;         /* [targets] */
+  const char *input_name;     /* of the last input */
   int64_t class_count;        /* of the model; 0: targets are numbers */
   hark_table_classes classes; /* of the context */
   int32_t asked_class;        /* column of the query; -1: none */
@@ -72,6 +73,7 @@ static hark_status find_columns(prediction *p, const int32_t *targets) {
     HARK_TRY(hark_table_numbers(context, p->context, c, &p->known[p->used]));
     HARK_TRY(hark_table_need(context, p->query, p->context->columns[c].name, &same));
     HARK_TRY(hark_table_numbers(context, p->query, same, &p->asked[p->used++]));
+    p->input_name = p->context->columns[c].name;
   }
   if (p->class_count > 0) return find_classes(p, targets[0]);
   for (int64_t t = 0; t < p->targets; t++) {
@@ -210,6 +212,53 @@ static hark_status write_classes(prediction *p, const float *probabilities) {
   return hark_predict_output_finish(&p->output);
 }
 
+/* Over the only input: rows of the context and predictions whose input is not missing. */
+static hark_status draw(prediction *p, const float *mean, const float *variance) {
+  const int64_t n = p->context->rows, m = p->query->rows;
+  const double reach = deviations_of(p->settings->interval);
+  size_t known_bytes = 0, bytes = 0;
+  void *memory = NULL;
+  HARK_TRY(hark_size_multiply(p->call->context, (size_t)n, 2 * sizeof(double), &known_bytes));
+  HARK_TRY(hark_size_multiply(p->call->context, (size_t)m, sizeof(hark_predict_point), &bytes));
+  HARK_TRY(hark_size_add(p->call->context, bytes, known_bytes, &bytes));
+  HARK_TRY(hark_allocate(p->call->context, bytes, &memory));
+  double *const known = memory;
+  hark_predict_figure figure = {.path = p->settings->figure,
+                                .input = p->input_name,
+                                .target = p->names[0],
+                                .interval = p->settings->interval,
+                                .known = known,
+                                .points = (hark_predict_point *)(known + 2 * n)};
+  for (int64_t row = 0; row < n; row++) {
+    if (isnan(p->known[0][row])) continue;
+    known[2 * figure.known_count] = p->known[0][row];
+    known[2 * figure.known_count++ + 1] = p->known[p->inputs][row];
+  }
+  for (int64_t row = 0; row < m; row++) {
+    const double deviation = sqrt((double)variance[row]);
+    if (isnan(p->asked[0][row])) continue;
+    figure.points[figure.point_count++] =
+        (hark_predict_point){p->asked[0][row], mean[row], mean[row] - reach * deviation, mean[row] + reach * deviation};
+  }
+  const hark_status status = figure.point_count > 0 ? hark_predict_draw(p->call, &figure)
+                                                    : hark_fail(p->call->context, HARK_BAD_FILE, "%s: column \"%s\" has no numbers to draw",
+                                                                p->query->path, p->input_name);
+  hark_release(p->call->context, memory, bytes);
+  return status;
+}
+
+/* A figure needs one input and one target that is a number. */
+static hark_status check_figure(const prediction *p) {
+  if (p->settings->figure[0] == '\0' || (p->class_count == 0 && p->used == 1 && p->targets == 1)) return HARK_OK;
+  return hark_fail(p->call->context, HARK_BAD_CONFIGURATION,
+                   "--figure: draws one target, a number, over one input, and %s has %" PRId64 " %s and %" PRId64 " %s", p->context->path,
+                   p->targets,
+                   p->class_count > 0 ? "target of classes"
+                   : p->targets == 1  ? "target"
+                                      : "targets",
+                   p->used, p->used == 1 ? "input" : "inputs");
+}
+
 static hark_status predict(prediction *p) {
   const int64_t n = p->context->rows, m = p->query->rows;
   const hark_regressor_options options = {.struct_size = sizeof options, .context_rows = n, .query_rows = m};
@@ -226,19 +275,19 @@ static hark_status predict(prediction *p) {
   if (status != HARK_OK) hark_fail_prefix(p->call->context, "%s: ", p->context->path);
   HARK_TRY(status);
   HARK_TRY(hark_predict_output_open(p->call->context, p->settings->output, p->call->json, &p->output));
-  return p->class_count > 0 ? write_classes(p, mean) : write_rows(p, mean, variance);
+  HARK_TRY(p->class_count > 0 ? write_classes(p, mean) : write_rows(p, mean, variance));
+  return p->settings->figure[0] != '\0' ? draw(p, mean, variance) : HARK_OK;
 }
 
-hark_status hark_predict_table(hark_invocation *call, const hark_config *config, const hark_opened_run *opened,
-                               const hark_predict_tables *settings) {
+hark_status hark_predict_table(hark_invocation *call, const hark_model *model, const hark_predict_tables *settings) {
   hark_context *const context = call->context;
-  prediction p = {.call = call, .settings = settings, .opened = opened};
-  hark_status status = hark_command_load_run(call, opened, config, &p.model);
-  if (status == HARK_OK) status = hark_regressor_describe(context, p.model, &p.inputs, &p.targets);
+  prediction p = {.call = call, .settings = settings, .model = model};
+  hark_status status = hark_regressor_describe(context, p.model, &p.inputs, &p.targets);
   if (status == HARK_OK) status = hark_regressor_class_count(context, p.model, &p.class_count);
   if (status == HARK_OK) status = hark_table_open(context, settings->context, &p.context);
   if (status == HARK_OK) status = hark_table_open(context, settings->query, &p.query);
   if (status == HARK_OK) status = choose_columns(&p);
+  if (status == HARK_OK) status = check_figure(&p);
   if (status == HARK_OK) status = predict(&p);
   hark_predict_output_close(&p.output);
   hark_regressor_destroy(&p.regressor);
@@ -247,6 +296,5 @@ hark_status hark_predict_table(hark_invocation *call, const hark_config *config,
   hark_table_classes_close(context, &p.classes);
   hark_table_close(context, &p.query);
   hark_table_close(context, &p.context);
-  hark_model_destroy(context, &p.model);
   return status;
 }
