@@ -4,7 +4,8 @@
  *
   * prediction [..., 2 C]: in each row C means m, then C logarithms of variances v; level [..., C], scale [2]: a and b; y [..., C]. The
  * factor of the mean is smaller where the posterior is wide (the approximation of MacKay 1992 for the mean of a logistic function of a
- * normal variable). With g that factor and u = exp(b + v): dm = dy g, dv = -dy m g u / (2 (1 + u)), da = sum dy m g, db = sum dv; level is data.
+ * normal variable). With g that factor and u = exp(b + v): dm = dy g, dv = -dy m g u / (2 (1 + u)), da = sum dy m g, db = sum dv; level is
+ * data.
  * Sums over rows are added in double, in the order of the rows. About 10 operations per class forward, 16 backward.
  */
 #include <hark/experimental.h>
