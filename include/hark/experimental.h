@@ -222,10 +222,11 @@ typedef struct hark_linear_ridge_attributes {
  * (optional; y has its type, else f32). Gradients of x and weight are f32: dx = r(dy) W, dW = r(dy)^T x with r the rounding of round_bf16;
  * db = dy^T 1. Subnormal operands count as zeros, before they are rounded and after. No attributes. */
 
-/* noise_of_heads: y[0, h, n] = least + log(1 + exp(x[n, h])): noises of keys or queries for every head. input x [..., H], N rows; y [1, H,
- * N]. */
+/* noise_of_heads: y[b, h, n] = least + log(1 + exp(x[b, n, h])): noises of keys or queries for every head. input x [..., N, H]; y [B, H, N],
+ * or with `by_rows` as x. */
 typedef struct hark_noise_of_heads_attributes {
   double least; /* from 0 */
+  bool by_rows; /* as kernel_ridge_decode reads it */
 } hark_noise_of_heads_attributes;
 
 /* gate_segments: y[n, :] = x[n, :] log(1 + exp(gate[s, :])), s the segment of row n; rows of no segment are 0. inputs x [..., D], gate [S,

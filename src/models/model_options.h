@@ -262,6 +262,9 @@ typedef enum hark_stored {
     "structure hierarchical: tokens are the pixels of pictures with C columns, whose rows and columns are halved together; 0: no "         \
     "pictures",                                                                                                                            \
     HARK_NEEDS_HIERARCHICAL ", model.architecture encoder", MEANING, CHANGED, 1)                                                           \
+  X(attention.noise_learned, NULL, BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                       \
+    "normalisation cme: learn a noise of every key and head, which is computed from its token and added to the ridge",                     \
+    HARK_NEEDS_CME ", model.architecture decoder|encoder|masked_encoder", WEIGHTS, CHANGED, 1)                                             \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "where ahca cuts a sequence into chunks; fixed: every chunk_size tokens; delimiter: after a delimiter; semantic: at "                  \
     "valleys of similarity; learned: where a learned probability is high",                                                                 \

@@ -247,7 +247,7 @@ static hark_status make_features(const pass *p, hark_value inputs, hark_value ro
 }
 
 static hark_status make_noise(const pass *p, hark_value rows, hark_value *noise) {
-  const hark_noise_of_heads_attributes attributes = {p->network->config.regressor.least_noise};
+  const hark_noise_of_heads_attributes attributes = {.least = p->network->config.regressor.least_noise};
   hark_value raw = 0;
   HARK_TRY(hark_linear_apply(p->forward, &p->network->regressor->noise, rows, &raw));
   return hark_tape_apply(p->tape, &hark_op_noise_of_heads, &attributes, 1, &raw, 1, noise);

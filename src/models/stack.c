@@ -258,7 +258,7 @@ static hark_status begin_slice(void *data, hark_tape *tape, int64_t first, const
   hark_value parts[HARK_ATTENTION_PARTS];
   (void)tape;
   HARK_TRY(begin_block(&closure->block, &forward, inputs[0], parts));
-  const int count = parts[HARK_ATTENTION_FORGET] != 0 ? HARK_ATTENTION_PARTS : HARK_ATTENTION_FORGET;
+  const int count = parts[HARK_ATTENTION_GATE] != 0 ? HARK_ATTENTION_PARTS : HARK_ATTENTION_GATE;
   for (int i = 0; i < count; i++) outputs[i] = parts[i];
   return HARK_OK;
 }
@@ -270,9 +270,9 @@ static hark_status begin_slices(const slice_closure *closure, hark_value x, hark
   const int64_t widths[HARK_ATTENTION_PARTS] = {query, key, key, spec->heads};
   part.input_count = 1;
   part.inputs[0] = x;
-  part.output_count = spec->choice.forget_gate ? HARK_ATTENTION_PARTS : HARK_ATTENTION_FORGET;
+  part.output_count = hark_self_attention_has_gate(spec) ? HARK_ATTENTION_PARTS : HARK_ATTENTION_GATE;
   for (int i = 0; i < part.output_count; i++) HARK_TRY(describe_rows(closure, widths[i], &part.outputs[i]));
-  parts[HARK_ATTENTION_FORGET] = 0;
+  parts[HARK_ATTENTION_GATE] = 0;
   return hark_tape_rows_apply(closure->block.forward->tape, &part, parts);
 }
 

@@ -29,6 +29,7 @@ typedef struct hark_attention_choice {
   double dropout;               /* of attention weights */
   int64_t contextual_positions; /* rows of the table of positions that are counted by content; 0: none */
   int64_t grid_columns;         /* structure hierarchical: columns of the pictures whose pixels are the tokens; 0: no pictures */
+  bool noise_learned;           /* CME: a noise of every key and head, from its token */
 } hark_attention_choice;
 
 #endif

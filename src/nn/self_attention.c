@@ -1,6 +1,7 @@
 /* self_attention.c - see self_attention.h. */
 #include "nn/self_attention.h"
 
+#include <hark/experimental.h>
 #include <math.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@
 
 /* Gates are initially open: sigmoid(3) = .95, a memory of about twenty tokens, which training changes. */
 #define FORGET_INITIAL 3.0
+#define NOISE_INITIAL (-2.25) /* log(1 + exp(x)) is .1 */
 
 /* Standard deviation of the hierarchical bias's initial values. */
 #define HIERARCHICAL_BIAS_DEVIATION 0.1
@@ -32,6 +34,26 @@ static hark_status declare_part(hark_context *context, hark_parameters *paramete
   char name[HARK_PARAMETER_NAME_BYTES];
   hark_join_name(name, prefix, part);
   return hark_linear_declare(context, parameters, spec->width, out, spec->bias, deviation, name, layer);
+}
+
+/* Layers of another normalisation have no noise of keys. */
+static bool has_noise(const hark_self_attention_spec *spec) {
+  return spec->choice.noise_learned && spec->normalisation == HARK_NORMALISATION_CME;
+}
+
+bool hark_self_attention_has_gate(const hark_self_attention_spec *spec) { return spec->choice.forget_gate || has_noise(spec); }
+
+/* A number of every token and head, initially `level`. */
+static hark_status declare_gate(hark_context *context, hark_parameters *parameters, const hark_self_attention_spec *spec,
+                                const char *prefix, const char *name, double level, hark_linear *out) {
+  const hark_parameter_spec weight = {.rank = 2,
+                                      .shape = {spec->heads, spec->width},
+                                      .initial = HARK_INITIAL_NORMAL,
+                                      .value = hark_deviation_for(spec->deviation, spec->width, spec->heads),
+                                      .decays = true};
+  const hark_parameter_spec bias = {.rank = 1, .shape = {spec->heads}, .initial = HARK_INITIAL_CONSTANT, .value = level};
+  HARK_TRY(hark_parameters_add(context, parameters, &weight, &out->weight, "%s.%s.weight", prefix, name));
+  return hark_parameters_add(context, parameters, &bias, &out->bias, "%s.%s.bias", prefix, name);
 }
 
 hark_status hark_self_attention_declare(hark_context *context, hark_parameters *parameters, const hark_self_attention_spec *spec,
@@ -65,15 +87,8 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
     HARK_TRY(hark_parameters_add(context, parameters, &table, &out->contextual, "%s.contextual", prefix));
   }
   HARK_TRY(declare_ridge(context, parameters, spec, prefix, out));
-  if (!spec->choice.forget_gate) return HARK_OK;
-  const hark_parameter_spec weight = {.rank = 2,
-                                      .shape = {spec->heads, spec->width},
-                                      .initial = HARK_INITIAL_NORMAL,
-                                      .value = hark_deviation_for(spec->deviation, spec->width, spec->heads),
-                                      .decays = true};
-  const hark_parameter_spec bias = {.rank = 1, .shape = {spec->heads}, .initial = HARK_INITIAL_CONSTANT, .value = FORGET_INITIAL};
-  HARK_TRY(hark_parameters_add(context, parameters, &weight, &out->forget.weight, "%s.forget.weight", prefix));
-  return hark_parameters_add(context, parameters, &bias, &out->forget.bias, "%s.forget.bias", prefix);
+  if (has_noise(spec)) return declare_gate(context, parameters, spec, prefix, "noise", NOISE_INITIAL, &out->noise);
+  return spec->choice.forget_gate ? declare_gate(context, parameters, spec, prefix, "forget", FORGET_INITIAL, &out->forget) : HARK_OK;
 }
 
 /* Scale of q.k, or sigma of |q - k|, that includes the rotary magnitude of queries and keys. */
@@ -164,6 +179,7 @@ static hark_attention_desc describe(const hark_self_attention_spec *spec, hark_t
     desc.normalisation = HARK_NORMALISATION_CME;
     desc.has_ridge = spec->choice.ridge_learned;
     desc.has_sigma = learns_sigma(spec);
+    desc.has_noise = has_noise(spec);
     if (!spec->choice.ridge_learned) desc.ridge = spec->ridge;
     desc.unit = spec->choice.unit;
   }
@@ -350,6 +366,8 @@ static hark_status through_cache(hark_context *context, const hark_forward *forw
 }
 
 enum { QUERY, KEY, VALUE, ROWS }; /* the first inputs of every operator */
+/* inputs of attention, as far as they are used; GATE of kernel ridge attention: the noise of keys, before log(1 + exp(x)) */
+enum { BIAS = ROWS, LOG_KERNEL, GATE, MASK, HIERARCHICAL_BIAS, QUERY_MASK, QUERY_OFFSETS, KEY_OFFSETS, CONTEXTUAL, INPUTS };
 
 /* Parts of the layer's cache as inputs of an operator, from input ROWS on. */
 static hark_status take_parts(const hark_forward *forward, const hark_self_attention *layer, const int *parts, int count,
@@ -369,13 +387,13 @@ static hark_status take_table(const hark_forward *forward, const hark_self_atten
 /* One pass through a hierarchical cache, which changes it; the rows are consumed. */
 static hark_status decode_hierarchical(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows,
                                        hark_value *out) {
-  enum { BIAS = ROWS + 3, MEANS, INPUTS }; /* the operator's */
+  enum { OWN_BIAS = ROWS + 3, MEANS, CACHE_INPUTS }; /* the operator's */
   static const int parts[] = {HARK_CACHE_KEY, HARK_CACHE_VALUE, HARK_CACHE_PARTIAL};
   const hark_self_attention_spec *spec = &layer->spec;
   const double sigma = sigma_of(spec);
-  hark_value inputs[INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE]};
-  HARK_TRY(take_parts(forward, layer, parts, BIAS - ROWS, inputs));
-  HARK_TRY(hark_forward_parameter(forward, layer->hierarchical_bias, &inputs[BIAS]));
+  hark_value inputs[CACHE_INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE]};
+  HARK_TRY(take_parts(forward, layer, parts, OWN_BIAS - ROWS, inputs));
+  HARK_TRY(hark_forward_parameter(forward, layer->hierarchical_bias, &inputs[OWN_BIAS]));
   HARK_TRY(take_table(forward, layer, &inputs[MEANS]));
   const hark_hierarchical_decode_attributes attributes = {
       .heads = spec->heads,
@@ -386,19 +404,27 @@ static hark_status decode_hierarchical(const hark_forward *forward, const hark_s
       .coarse_query = spec->choice.coarse_query == HARK_COARSE_QUERY_EXACT ? HARK_COARSE_QUERY_EXACT : HARK_COARSE_QUERY_FIRST,
       .kernel = spec->choice.kernel,
       .scale = spec->choice.kernel == HARK_KERNEL_RBF ? 1 / (sigma * sigma) : scale_of(spec)};
-  return hark_tape_apply(forward->tape, &hark_op_hierarchical_decode, &attributes, INPUTS, inputs, (1u << ROWS) - 1, out);
+  return hark_tape_apply(forward->tape, &hark_op_hierarchical_decode, &attributes, CACHE_INPUTS, inputs, (1u << ROWS) - 1, out);
+}
+
+/* The noise of keys from its logits, which are consumed; 0 stays 0. `by_rows`: for decoding. */
+static hark_status make_noise(const hark_forward *forward, hark_value logits, bool by_rows, hark_value *noise) {
+  const hark_noise_of_heads_attributes attributes = {.by_rows = by_rows};
+  *noise = 0;
+  return logits == 0 ? HARK_OK : hark_tape_apply(forward->tape, &hark_op_noise_of_heads, &attributes, 1, &logits, 1, noise);
 }
 
 /* The same through the cache of kernel ridge attention. */
 static hark_status decode_ridge(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows, hark_value *out) {
-  enum { LOG_RIDGE = ROWS + 3, LOG_SIGMA, LOG_KERNEL, INPUTS }; /* the operator's */
+  enum { LOG_RIDGE = ROWS + 3, LOG_SIGMA, TABLE, NOISE, RIDGE_INPUTS }; /* the operator's */
   static const int parts[] = {HARK_CACHE_KEY, HARK_CACHE_VALUE, HARK_CACHE_FACTOR};
   const hark_self_attention_spec *spec = &layer->spec;
-  hark_value inputs[INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE]};
+  hark_value inputs[RIDGE_INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE]};
+  HARK_TRY(make_noise(forward, rows[GATE], true, &inputs[NOISE]));
   HARK_TRY(take_parts(forward, layer, parts, LOG_RIDGE - ROWS, inputs));
   HARK_TRY(hark_forward_parameter(forward, layer->log_ridge, &inputs[LOG_RIDGE]));
   HARK_TRY(hark_forward_parameter(forward, layer->log_sigma, &inputs[LOG_SIGMA]));
-  HARK_TRY(take_table(forward, layer, &inputs[LOG_KERNEL]));
+  HARK_TRY(take_table(forward, layer, &inputs[TABLE]));
   const hark_kernel_ridge_decode_attributes attributes = {.heads = spec->heads,
                                                           .key_heads = spec->key_heads,
                                                           .first_position = forward->first_position,
@@ -408,7 +434,8 @@ static hark_status decode_ridge(const hark_forward *forward, const hark_self_att
                                                           .scale = scale_of(spec),
                                                           .sigma = spec->choice.kernel == HARK_KERNEL_RBF ? sigma_of(spec) : 0,
                                                           .report = forward->report};
-  return hark_tape_apply(forward->tape, &hark_op_kernel_ridge_decode, &attributes, INPUTS, inputs, (1u << ROWS) - 1, out);
+  return hark_tape_apply(forward->tape, &hark_op_kernel_ridge_decode, &attributes, has_noise(spec) ? RIDGE_INPUTS : NOISE, inputs,
+                         ((1u << ROWS) - 1) | 1u << NOISE, out);
 }
 
 static hark_status decode(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows, hark_value *out) {
@@ -430,15 +457,16 @@ static hark_status apply_observed(const hark_forward *forward, int64_t layer, co
 /* Kernel ridge attention of the query, key and value at the beginning of `rows`, which are consumed. */
 static hark_status apply_ridge(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows, hark_value log_kernel,
                                bool own_table, hark_value *out) {
-  enum { LOG_RIDGE = ROWS, LOG_SIGMA, LOG_KERNEL, INPUTS }; /* the operator's */
-  hark_value inputs[INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE], [LOG_KERNEL] = log_kernel};
+  enum { LOG_RIDGE = ROWS, LOG_SIGMA, TABLE, NOISE, RIDGE_INPUTS }; /* the operator's */
+  hark_value inputs[RIDGE_INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE], [TABLE] = log_kernel};
+  HARK_TRY(make_noise(forward, rows[GATE], false, &inputs[NOISE]));
   const hark_kernel_ridge_attributes attributes = {.plan = forward->plans[layer->layer],
                                                    .report = forward->report,
                                                    .segments = forward->packing != NULL ? forward->packing->segments : NULL};
   HARK_TRY(hark_forward_parameter(forward, layer->log_ridge, &inputs[LOG_RIDGE]));
   HARK_TRY(hark_forward_parameter(forward, layer->log_sigma, &inputs[LOG_SIGMA]));
-  return apply_observed(forward, layer->layer, &hark_op_kernel_ridge, &attributes, INPUTS, inputs,
-                        1u << QUERY | 1u << KEY | 1u << VALUE | (own_table ? 1u << LOG_KERNEL : 0u), out);
+  return apply_observed(forward, layer->layer, &hark_op_kernel_ridge, &attributes, has_noise(&layer->spec) ? RIDGE_INPUTS : NOISE, inputs,
+                        1u << QUERY | 1u << KEY | 1u << VALUE | 1u << NOISE | (own_table ? 1u << TABLE : 0u), out);
 }
 
 /* A learned sigma does not include the rotary magnitude: the features themselves are scaled by it. */
@@ -447,9 +475,6 @@ static hark_status enlarge(const hark_forward *forward, const hark_self_attentio
   if (!learns_sigma(spec) || attributes.factor == 1) return HARK_OK;
   return hark_tape_apply(forward->tape, &hark_op_scale, &attributes, 1, value, 1, value);
 }
-
-/* inputs of attention, as far as they are used */
-enum { BIAS = ROWS, LOG_KERNEL, FORGET, MASK, HIERARCHICAL_BIAS, QUERY_MASK, QUERY_OFFSETS, KEY_OFFSETS, CONTEXTUAL, INPUTS };
 
 /* The number of inputs up to the last that a layer uses. */
 static int input_count(const hark_self_attention_spec *spec) {
@@ -496,7 +521,7 @@ static hark_status attend(hark_context *context, const hark_forward *forward, co
     hark_attention_cache *cache = &forward->caches[layer->layer];
     HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_KEY], &inputs[KEY]));
     HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_VALUE], &inputs[VALUE]));
-    if (spec->choice.forget_gate) HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_FORGET], &inputs[FORGET]));
+    if (spec->choice.forget_gate) HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_FORGET], &inputs[GATE]));
   }
   HARK_TRY(make_tables(forward, layer, rows, log_kernel, &tables));
   if (spec->normalisation == HARK_NORMALISATION_CME)
@@ -511,7 +536,7 @@ static hark_status attend(hark_context *context, const hark_forward *forward, co
       .segments = forward->packing != NULL ? forward->packing->segments : NULL,
       .dropout = dropout_of(forward, layer, batch, own_heads(spec, forward->sequence, spec->heads).first)};
   return apply_observed(forward, layer->layer, &hark_op_attention, &attributes, input_count(spec), inputs,
-                        1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (tables.own_kernel ? 1u << LOG_KERNEL : 0u) |
+                        1u << QUERY | 1u << KEY | 1u << VALUE | 1u << GATE | (tables.own_kernel ? 1u << LOG_KERNEL : 0u) |
                             (tables.own_bias ? 1u << HIERARCHICAL_BIAS : 0u),
                         mixed);
 }
@@ -532,7 +557,7 @@ static hark_status attend_member(hark_context *context, const hark_forward *forw
                                  const hark_forward_member *member, const hark_value *all) {
   hark_value inputs[INPUTS] = {0}, mixed = 0;
   for (int i = 0; i < ROWS; i++) HARK_TRY(take_rows(forward, member, all[i], &inputs[i]));
-  HARK_TRY(take_rows(forward, member, all[FORGET], &inputs[FORGET]));
+  HARK_TRY(take_rows(forward, member, all[GATE], &inputs[GATE]));
   HARK_TRY(attend(context, member->forward, layer, member->count, inputs, 0, &mixed));
   const hark_tensor *rows = hark_tape_tensor(forward->tape, mixed);
   const size_t row_bytes = (size_t)rows->shape[2] * hark_type_bytes(rows->type);
@@ -550,7 +575,7 @@ static hark_status attend_group(hark_context *context, const hark_forward *forwa
   hark_tensor all = *hark_tape_tensor(forward->tape, inputs[QUERY]);
   for (int64_t i = 0; i < group->count; i++) HARK_TRY(attend_member(context, forward, layer, &group->members[i], inputs));
   for (int i = 0; i < ROWS; i++) hark_tape_release(forward->tape, inputs[i]);
-  if (inputs[FORGET] != 0) hark_tape_release(forward->tape, inputs[FORGET]);
+  if (inputs[GATE] != 0) hark_tape_release(forward->tape, inputs[GATE]);
   all.owned_bytes = 0;
   all.data = group->mixed->data;
   return hark_tape_leaf(forward->tape, &all, NULL, mixed);
@@ -573,12 +598,13 @@ hark_status hark_self_attention_project(hark_context *context, const hark_forwar
                                         hark_value *parts) {
   const hark_self_attention_spec *spec = &layer->spec;
   hark_value operand = 0;
-  parts[HARK_ATTENTION_FORGET] = 0;
+  parts[HARK_ATTENTION_GATE] = 0;
   HARK_TRY(hark_forward_operand(forward, x, &operand));
   HARK_TRY(hark_linear_apply(forward, &layer->query, operand, &parts[QUERY]));
   HARK_TRY(hark_linear_apply(forward, &layer->key, operand, &parts[KEY]));
   HARK_TRY(hark_linear_apply(forward, &layer->value, operand, &parts[VALUE]));
-  if (spec->choice.forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, operand, &parts[HARK_ATTENTION_FORGET]));
+  if (spec->choice.forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, operand, &parts[HARK_ATTENTION_GATE]));
+  if (has_noise(spec)) HARK_TRY(hark_linear_apply(forward, &layer->noise, operand, &parts[HARK_ATTENTION_GATE]));
   hark_forward_operand_release(forward, x, operand);
   return layer->rotary_rates == 0 ? rotate(context, forward, layer, NULL, parts) : HARK_OK;
 }
@@ -604,7 +630,7 @@ static hark_status mix_spread(hark_context *context, const hark_forward *forward
   HARK_TRY(exchange(forward, spec, &hark_op_sequence_to_heads, spec->heads, true, &inputs[QUERY]));
   HARK_TRY(exchange(forward, spec, &hark_op_sequence_to_heads, spec->key_heads, true, &inputs[KEY]));
   HARK_TRY(exchange(forward, spec, &hark_op_sequence_to_heads, spec->key_heads, true, &inputs[VALUE]));
-  HARK_TRY(exchange(forward, spec, &hark_op_sequence_to_heads, spec->heads, true, &inputs[FORGET]));
+  HARK_TRY(exchange(forward, spec, &hark_op_sequence_to_heads, spec->heads, true, &inputs[GATE]));
   HARK_TRY(mix_rows(context, &whole, layer, inputs, log_kernel, mixed));
   return exchange(forward, spec, &hark_op_sequence_to_rows, spec->heads, true, mixed);
 }
@@ -635,7 +661,7 @@ static hark_status mix_own_rows(hark_context *context, const hark_forward *forwa
 
 hark_status hark_self_attention_mix(hark_context *context, const hark_forward *forward, const hark_self_attention *layer,
                                     const hark_value *parts, hark_value log_kernel, hark_value *mixed) {
-  hark_value inputs[INPUTS] = {parts[QUERY], parts[KEY], parts[VALUE], [FORGET] = parts[HARK_ATTENTION_FORGET]};
+  hark_value inputs[INPUTS] = {parts[QUERY], parts[KEY], parts[VALUE], [GATE] = parts[HARK_ATTENTION_GATE]};
   if (forward->sequence == NULL) return mix_rows(context, forward, layer, inputs, log_kernel, mixed);
   return (forward->plans[layer->layer]->keeps_rows ? mix_own_rows : mix_spread)(context, forward, layer, inputs, log_kernel, mixed);
 }

@@ -38,8 +38,8 @@ typedef struct hark_self_attention_spec {
 
 typedef struct hark_self_attention {
   hark_self_attention_spec spec;
-  int64_t layer; /* index in the model: selects its random numbers, plan and cache */
-  hark_linear query, key, value, forget, output;
+  int64_t layer;                                        /* index in the model: selects its random numbers, plan and cache */
+  hark_linear query, key, value, forget, noise, output; /* forget gates and noise: absent, or a number of each head */
   hark_positional_layer positional;
   hark_parameter_id hierarchical_bias;
   hark_parameter_id contextual;           /* [1, N, head_dim]: for all heads; 0: none */
@@ -94,6 +94,8 @@ HARK_MUST_CHECK hark_status hark_attention_cache_describe(hark_context *context,
 HARK_MUST_CHECK hark_status hark_attention_cache_create(hark_context *context, hark_attention_cache *cache);
 void hark_attention_cache_destroy(hark_context *context, hark_attention_cache *cache);
 
+/* Whether project() gives parts[GATE]. */
+bool hark_self_attention_has_gate(const hark_self_attention_spec *spec);
 /* Whether a separate operator attends to the cache: then passes with caches have no plan. */
 bool hark_self_attention_has_record(const hark_self_attention_spec *spec);
 /* Whether a cache can be cut to its first n tokens: their part equals a cache of n tokens. */
@@ -111,11 +113,11 @@ int64_t hark_self_attention_table(const hark_self_attention_spec *spec, int64_t 
 bool hark_self_attention_means(const hark_self_attention_spec *spec, int64_t capacity, hark_hierarchical_means_attributes *out);
 
 /* Inputs of attention, in this order. */
-enum { HARK_ATTENTION_QUERY, HARK_ATTENTION_KEY, HARK_ATTENTION_VALUE, HARK_ATTENTION_FORGET, HARK_ATTENTION_PARTS };
+enum { HARK_ATTENTION_QUERY, HARK_ATTENTION_KEY, HARK_ATTENTION_VALUE, HARK_ATTENTION_GATE, HARK_ATTENTION_PARTS };
 
 /* The layer in three steps, of which the first and the last need no row of another: projections and rotary positions of x [B, L, width];
  * attention of these parts, which are released; the output's projection of `mixed` [B, L, heads * head_dim], which is released. The second
- * step applies rotary positions with learned rates, whose gradients are sums over all queries and then over all keys. parts[FORGET] is 0
+ * step applies rotary positions with learned rates, whose gradients are sums over all queries and then over all keys. parts[GATE], of every head, are the logits of forget gates, or those of the noise of keys. It is 0
  * without gates. */
 HARK_MUST_CHECK hark_status hark_self_attention_project(hark_context *context, const hark_forward *forward,
                                                         const hark_self_attention *layer, hark_value x, hark_value *parts);

@@ -167,6 +167,7 @@ static const hark_attribute of_ball[] = {
 };
 static const hark_attribute of_noise_of_heads[] = {
     NUMBER(hark_noise_of_heads_attributes, least, F64),
+    NUMBER(hark_noise_of_heads_attributes, by_rows, BOOL),
 };
 static const hark_attribute of_copy_targets[] = {
     USUAL(hark_copy_targets_attributes, heads, I64, 1),

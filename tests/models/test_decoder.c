@@ -135,6 +135,13 @@ static const variant variants[] = {
     {"stretched_kernel", {BASE(2), .positions = HARK_POSITIONS_NONE, .positional = "decay*periodic", .positional_stretch = 2.5}},
     {"dropout_recompute",
      {BASE(2), .positions = HARK_POSITIONS_ROTARY, .dropout = 0.2, .embedding_dropout = 0.1, .attention.dropout = 0.3, .recompute = true}},
+    {"cme_noise_recompute",
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .attention.kernel = HARK_KERNEL_RBF,
+      .attention.normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME), .attention.ridge = 0.3, .attention.sigma_learned = true,
+      .attention.noise_learned = true, .recompute = true}},
+    {"cme_noise_and_softmax",
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .attention.normalisation = {2, {HARK_NORMALISATION_CME, HARK_NORMALISATION_SOFTMAX}},
+      .attention.ridge = 0.3, .attention.unit = true, .attention.noise_learned = true, .positional = "decay"}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 

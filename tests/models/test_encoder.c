@@ -71,6 +71,10 @@ static const variant variants[] = {
     {"picture_exact_recompute",
      {BASE(2), .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 4,
       .attention.grid_columns = 7, .attention.coarse_query = HARK_COARSE_QUERY_EXACT, .pooling = HARK_POOLING_FIRST, .recompute = true}},
+    {"cme_noise",
+     {BASE(1), .positions = HARK_POSITIONS_LEARNED, .attention.normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME),
+      .attention.kernel = HARK_KERNEL_RBF, .attention.ridge = 0.5, .attention.noise_learned = true, .parts = 2,
+      .pooling = HARK_POOLING_MEAN}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 

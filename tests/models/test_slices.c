@@ -59,6 +59,9 @@ static const variant variants[] = {
      {BASE(2), .positions = HARK_POSITIONS_ROTARY, .attention.kernel = HARK_KERNEL_RBF,
       .attention.normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME), .attention.ridge = 0.5, .attention.ridge_learned = true,
       .attention.sigma_learned = true}},
+    {"cme_noise",
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .attention.kernel = HARK_KERNEL_RBF,
+      .attention.normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME), .attention.ridge = 0.5, .attention.noise_learned = true}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 

@@ -28,7 +28,8 @@ const char *const small_model_descriptions[] = {
     MODEL(SCALED("longrope", FACTORS), HIERARCHY("4", "neighbour", "first")),
     MODEL(SCALED("llama3", ""), ATTENTION("dense", "false")),
     MODEL(WITH("embedding_norm", "true"), ATTENTION("dense", "false")),
-    MODEL("none", ATTENTION("dense,window", "true") ", \"contextual_positions\": 6")};
+    MODEL("none", ATTENTION("dense,window", "true") ", \"contextual_positions\": 6"),
+    MODEL("rotary", RIDGE("true") ", \"noise_learned\": true")};
 _Static_assert(sizeof small_model_descriptions / sizeof *small_model_descriptions == DESCRIPTIONS, "DESCRIPTIONS is the number of rows");
 
 bool small_model_reads_again(const char *description) {
