@@ -6,7 +6,7 @@
  *
  * Names of parameters: embedding.token.weight [V, D], embedding.position.weight [P, D], embedding.type.weight [types, D],
  * embedding_norm.{weight,bias}, blocks.N.attention_norm.{weight,bias},
- * blocks.N.attention.{query,key,value,output,forget}.{weight,bias}, blocks.N.attention.{log_ridge,log_sigma} [heads],
+ * blocks.N.attention.{query,key,value,output,forget,noise}.{weight,bias}, blocks.N.attention.{log_ridge,log_sigma} [heads],
  * blocks.N.feed_forward_norm.{weight,bias}, blocks.N.feed_forward.{gate,up,down}.{weight,bias},
  * positional.parameters or blocks.N.attention.positional.parameters [K, P],
  * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, and those of the architecture's head. The local
