@@ -222,8 +222,8 @@ typedef struct hark_linear_ridge_attributes {
  * (optional; y has its type, else f32). Gradients of x and weight are f32: dx = r(dy) W, dW = r(dy)^T x with r the rounding of round_bf16;
  * db = dy^T 1. Subnormal operands count as zeros, before they are rounded and after. No attributes. */
 
-/* noise_of_heads: y[b, h, n] = least + log(1 + exp(x[b, n, h])): noises of keys or queries for every head. input x [..., N, H]; y [B, H, N],
- * or with `by_rows` as x. */
+/* noise_of_heads: y[b, h, n] = least + log(1 + exp(x[b, n, h])): noises of keys or queries for every head. input x [..., N, H]; y [B, H,
+ * N], or with `by_rows` as x. */
 typedef struct hark_noise_of_heads_attributes {
   double least; /* from 0 */
   bool by_rows; /* as kernel_ridge_decode reads it */

@@ -117,8 +117,8 @@ enum { HARK_ATTENTION_QUERY, HARK_ATTENTION_KEY, HARK_ATTENTION_VALUE, HARK_ATTE
 
 /* The layer in three steps, of which the first and the last need no row of another: projections and rotary positions of x [B, L, width];
  * attention of these parts, which are released; the output's projection of `mixed` [B, L, heads * head_dim], which is released. The second
- * step applies rotary positions with learned rates, whose gradients are sums over all queries and then over all keys. parts[GATE], of every head, are the logits of forget gates, or those of the noise of keys. It is 0
- * without gates. */
+ * step applies rotary positions with learned rates, whose gradients are sums over all queries and then over all keys. parts[GATE] [B, L,
+ * heads] are the logits of forget gates, or those of the noise of keys; 0 if there are none. */
 HARK_MUST_CHECK hark_status hark_self_attention_project(hark_context *context, const hark_forward *forward,
                                                         const hark_self_attention *layer, hark_value x, hark_value *parts);
 HARK_MUST_CHECK hark_status hark_self_attention_mix(hark_context *context, const hark_forward *forward, const hark_self_attention *layer,

@@ -12,7 +12,8 @@ enum { LENGTH = 6, VOCABULARY = 11, HEADS = 2, WIDTH = 8 };
 #define RIDGE 0.5
 #define LOGIT 0.7
 
-/* Logits [LENGTH, VOCABULARY] of a decoder of one layer. noise: whether it is learned; then its bias is LOGIT, and its weights are `slope`. */
+/* Logits [LENGTH, VOCABULARY] of a decoder of one layer. noise: whether it is learned; then its bias is LOGIT, and its weights are of the
+ * size `slope`. */
 static void compute(bool noise, double ridge, double slope, int32_t first, double *logits) {
   hark_context *context = test_reference_open();
   const hark_network_config config = {.vocabulary = VOCABULARY,
