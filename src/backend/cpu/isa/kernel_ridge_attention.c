@@ -42,12 +42,12 @@ static hark_status sizes(hark_context *context, const hark_attention_desc *desc,
   return workspace(context, desc, workers, true, &out->backward_workspace);
 }
 
-/* Computes a tile of Z; the tiles above it are done. */
-static void solve_down(const ridge_tiles *h, int64_t tile, int64_t first) {
+/* Computes a tile of Z for `width` lanes; the tiles above it are done. */
+static void solve_down(const ridge_tiles *h, int64_t tile, int64_t first, int width) {
   float *z = h->panel + tile * HARK_RIDGE_TILE_FLOATS;
   const int above = ridge_above(h, tile, first);
-  HARK_ISA(hark_cpu_ridge_solve_rows)(h, tile, h->panel, HARK_RIDGE_TILE, HARK_RIDGE_TILE, above);
-  if (above < HARK_RIDGE_TILE) HARK_ISA(hark_cpu_ridge_hide)(tile, first, z, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+  HARK_ISA(hark_cpu_ridge_solve_rows)(h, tile, h->panel, HARK_RIDGE_TILE, width, above);
+  if (above < HARK_RIDGE_TILE) HARK_ISA(hark_cpu_ridge_hide)(tile, first, z, HARK_RIDGE_TILE, width);
 }
 
 /* Adds Z'X of a tile of keys to the sums of queries; a query sees keys i of the tile up to its row + above. */
@@ -68,8 +68,8 @@ static void add_values(const ridge_tiles *h, int64_t tile, const float *z, int c
   }
 }
 
-static void add_squares(const float *z, float *squares) {
-  for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+static void add_squares(const float *z, int width, float *squares) {
+  for (int lane = 0; lane < width; lane += HARK_LANES) {
     vf sum = vf_zero();
     for (int i = 0; i < HARK_RIDGE_TILE; i++)
       sum = vf_fma(vf_load(z + i * HARK_RIDGE_TILE + lane), vf_load(z + i * HARK_RIDGE_TILE + lane), sum);
@@ -92,6 +92,7 @@ static bool store_variance(const ridge_tiles *h, int64_t row, int count, const f
 static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
   const hark_attention_args *args = h->run->args;
   const int64_t first = row + h->sequence->offset, tiles = ridge_seen_tiles(h, row + count - 1);
+  const int width = (int)hark_padded(count); /* lanes of the panel with a query */
   float explained[HARK_RIDGE_TILE] = {0};
   if (!HARK_ISA(hark_cpu_ridge_queries)(h, row, count)) return false;
   const ridge_side side = HARK_ISA(hark_cpu_ridge_query_side)(h, row, count);
@@ -99,8 +100,8 @@ static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
   for (int64_t tile = 0; tile < tiles; tile++) {
     float *z = h->panel + (down ? tile * HARK_RIDGE_TILE_FLOATS : 0);
     HARK_ISA(hark_cpu_ridge_gram)(h, &side, tile, first - tile * HARK_RIDGE_TILE, z, NULL);
-    if (down) solve_down(h, tile, first);
-    if (down && args->variance.type != HARK_NONE) add_squares(z, explained);
+    if (down) solve_down(h, tile, first, width);
+    if (down && args->variance.type != HARK_NONE) add_squares(z, width, explained);
     add_values(h, tile, z, count, ridge_above(h, tile, first));
   }
   for (int r = 0; r < count; r++) {

@@ -35,12 +35,13 @@ static float *carve(carver *c, bool needed, int64_t count) {
   return at;
 }
 
-static void carve_places(carver *c, bool needed, int64_t tiles, ridge_places *places) {
+static void carve_places(carver *c, bool needed, int64_t tiles, int64_t features, ridge_places *places) {
   places->alongs = carve(c, needed, tiles * HARK_RIDGE_TILE);
   places->kept = carve(c, needed, tiles * HARK_RIDGE_TILE);
   places->longest = carve(c, needed, tiles);
   places->mixed = carve(c, needed, tiles);
   places->lengths = (double *)(void *)carve(c, needed, 2 * tiles * HARK_RIDGE_TILE);
+  places->given = carve(c, needed, tiles * HARK_RIDGE_TILE * features);
 }
 
 size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool backward, float *memory, ridge_tiles *h) {
@@ -60,8 +61,8 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->key_lanes = carve(&c, true, keys * d);
   h->key_squares = carve(&c, true, keys);
   h->centre = carve(&c, true, dp);
-  carve_places(&c, rbf, tiles, &h->key_places);
-  carve_places(&c, rbf, 1, &h->query_places);
+  carve_places(&c, rbf, tiles, d, &h->key_places);
+  carve_places(&c, rbf, 1, d, &h->query_places);
   h->seen = carve(&c, true, keys);
   h->solved = carve(&c, true, keys * dvp);
   h->tables = carve(&c, desc->has_log_kernel, 2 * hark_ridge_distances(desc) + 2 * lanes + HARK_LANES);
@@ -247,7 +248,8 @@ static bool read_keys(ridge_tiles *h) {
     if (!read_key_tile(h, t, &far_rows)) return false;
     pack_lanes(h, h->key_rows + first * h->dp, h->key_lanes + first * h->desc->head_dim, h->key_squares + first);
     set_far(far_rows, h->key_squares + first);
-    if (h->rbf) HARK_ISA(hark_cpu_ridge_place)(h, &h->key_places, t, h->seen + first, h->key_squares + first, HARK_RIDGE_TILE);
+    const ridge_side side = HARK_ISA(hark_cpu_ridge_key_side)(h, t);
+    if (h->rbf) HARK_ISA(hark_cpu_ridge_place)(h, &side);
   }
   return true;
 }
@@ -331,7 +333,8 @@ bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count) {
   }
   pack_lanes(h, h->query_rows, h->query_lanes, h->query_squares);
   set_far(far_rows, h->query_squares);
-  if (h->rbf) HARK_ISA(hark_cpu_ridge_place)(h, &h->query_places, 0, NULL, h->query_squares, count);
+  const ridge_side side = HARK_ISA(hark_cpu_ridge_query_side)(h, row, count);
+  if (h->rbf) HARK_ISA(hark_cpu_ridge_place)(h, &side);
   return true;
 }
 

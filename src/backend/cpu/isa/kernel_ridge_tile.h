@@ -28,6 +28,7 @@ typedef struct ridge_places {
   float *longest;  /* per tile: root of the largest square */
   float *mixed;    /* per tile: 0 or 1: `kept` of all its rows; 2: differs among rows */
   double *lengths; /* 1 / |row| with unit rows, else 1 */
+  float *given;    /* the rows as given, transposed: [d][64] per tile */
 } ridge_places;
 
 /* One side of a tile of kernels. */
@@ -145,9 +146,8 @@ bool HARK_ISA(hark_cpu_ridge_own)(const ridge_tiles *h, int64_t row, int r, doub
 ridge_side HARK_ISA(hark_cpu_ridge_query_side)(const ridge_tiles *h, int64_t row, int count);
 ridge_side HARK_ISA(hark_cpu_ridge_key_side)(const ridge_tiles *h, int64_t tile);
 
-/* rbf (kernel_ridge_distances.c). Computes the data of 64 rows that have been read; `count` of them exist. */
-void HARK_ISA(hark_cpu_ridge_place)(const ridge_tiles *h, const ridge_places *places, int64_t tile, const float *seen, const float *squares,
-                                    int count);
+/* rbf (kernel_ridge_distances.c). Computes the data of the rows of a side, which have been read. */
+void HARK_ISA(hark_cpu_ridge_place)(const ridge_tiles *h, const ridge_side *side);
 /* True if distances of the tile must be checked one by one. */
 bool HARK_ISA(hark_cpu_ridge_is_loose)(const ridge_tiles *h, const ridge_side *side, int64_t tile);
 /* Exponents of 2 of a loose tile: from products, or from differences if products are not exact enough. */
