@@ -6,7 +6,8 @@
  * with M = U'U and X = U'^-1 V (kernel_ridge_tile.h). A panel of 64 queries is solved down to its diagonal tile. The variance of full
  * attention needs Z too; it is then computed like the causal one, but over all keys. Tasks are heads of sequences: one triangle per worker,
  * whatever the batch. If there are fewer tasks than threads, and a sequence has at least three tiles of keys, all threads share each task
- * in turn: columns of tiles of the factor, then tiles of queries. Cost: docs/mathematics/kernel-ridge.md.
+ * in turn: columns of tiles of the factor, then tiles of queries. So they do with the last heads of one sequence, if the number of heads is
+ * no multiple of the number of threads. Cost: docs/mathematics/kernel-ridge.md.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -179,11 +180,21 @@ static void forward_head(void *data, int64_t index, int worker) {
     if (!forward_tile(&h, row, (int)hark_min(HARK_RIDGE_TILE, h.sequence->query_count - row), down)) return;
 }
 
+/* Heads that threads compute alone, each its own: all, or as many as give each thread equally many; the threads share each of the others.
+ * Several sequences may be of different lengths: there a thread without a head takes the next one. */
+static int64_t heads_alone(const hark_context *context, const hark_attention_call *run) {
+  const int64_t systems = run->sequence_count * run->plan->desc.heads, workers = hark_workers(context);
+  if (ridge_shares(context, run, systems)) return 0;
+  if (run->sequence_count != 1 || !ridge_is_long(run)) return systems;
+  return systems / workers * workers;
+}
+
 static hark_status forward(hark_context *context, const hark_attention_call *run) {
-  const int64_t systems = run->sequence_count * run->plan->desc.heads;
-  forward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, false), ridge_shares(context, run, systems) ? context : NULL};
-  for (int64_t index = 0; index < systems && task.shared != NULL; index++) forward_head(&task, index, 0);
-  if (task.shared == NULL) hark_parallel_for(context, systems, forward_head, &task);
+  const int64_t systems = run->sequence_count * run->plan->desc.heads, alone = heads_alone(context, run);
+  forward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, false), NULL};
+  hark_parallel_for(context, alone, forward_head, &task);
+  task.shared = context;
+  for (int64_t index = alone; index < systems; index++) forward_head(&task, index, 0);
   return hark_ridge_conclude(context, run, task.memory.records, true);
 }
 

@@ -471,14 +471,19 @@ static void fill_tile(const ridge_tiles *h, int64_t i, int64_t j) {
   }
 }
 
+/* Rows of tile i in which there are keys, in whole vectors: the others stay zero in every column but their own, where the factor is 1. */
+static int used_rows(const ridge_tiles *h, int64_t i) {
+  return (int)hark_padded(hark_min(HARK_RIDGE_TILE, h->keys - i * HARK_RIDGE_TILE));
+}
+
 /* Subtracts the contribution of row p from tile (i, j) of M. next: see hark_ridge_product. */
 static void update_tile(const ridge_tiles *h, int64_t p, int64_t i, int64_t j, const float *next) {
   const float *left = h->factor + ridge_tile(h, p, i), *right = h->factor + ridge_tile(h, p, j);
   float *c = h->factor + ridge_tile(h, i, j);
   if (i == j)
-    hark_ridge_update_above(left, right, HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 0);
+    hark_ridge_update_above(left, right, HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, used_rows(h, j), 0);
   else
-    hark_ridge_update(left, right, HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, HARK_RIDGE_TILE, next);
+    hark_ridge_update(left, right, HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, HARK_RIDGE_TILE, used_rows(h, j), next);
 }
 
 /* C <- U'^-1 C with the diagonal tile of row i. */
@@ -490,7 +495,7 @@ static void close_rows(const ridge_tiles *h, int64_t i, float *c, ptrdiff_t c_ro
 static void update_rows(const ridge_tiles *h, int64_t from, int64_t end, int64_t i, float *x, ptrdiff_t x_row, int width) {
   for (int64_t p = from; p < end; p++)
     hark_ridge_update(h->factor + ridge_tile(h, p, i), x + p * HARK_RIDGE_TILE * x_row, x_row, x + i * HARK_RIDGE_TILE * x_row, x_row,
-                      width, p + 1 < end ? h->factor + ridge_tile(h, p + 1, i) : NULL);
+                      used_rows(h, i), width, p + 1 < end ? h->factor + ridge_tile(h, p + 1, i) : NULL);
 }
 
 static float *solved_rows(const ridge_tiles *h, int64_t i) { return h->solved + i * HARK_RIDGE_TILE * h->dvp; }
@@ -559,7 +564,7 @@ static void close_block(void *data, int64_t index, int worker) {
       if (i == j)
         factor_diagonal(h, i);
       else
-        close_rows(h, i, h->factor + ridge_tile(h, i, j), HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+        close_rows(h, i, h->factor + ridge_tile(h, i, j), HARK_RIDGE_TILE, used_rows(h, j));
     }
 }
 

@@ -123,12 +123,15 @@ bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_
                                     int64_t head, int worker, ridge_tiles *h);
 /* The same head for a helping worker, with that worker's record and memory for one tile of queries. */
 void HARK_ISA(hark_cpu_ridge_join)(const ridge_tiles *owner, int worker, ridge_tiles *h);
-/* True if threads share each head: there are fewer heads to compute than threads, and one of them is long enough. */
-static inline bool ridge_shares(const hark_context *context, const hark_attention_call *run, int64_t pieces) {
-  if (pieces >= hark_workers(context)) return false;
+/* True if a sequence is long enough for threads to share a head. */
+static inline bool ridge_is_long(const hark_attention_call *run) {
   for (int64_t s = 0; s < run->sequence_count; s++)
     if (hark_ridge_keys(&run->plan->desc, &run->sequences[s]) > (RIDGE_LEAST_SHARED - 1) * HARK_RIDGE_TILE) return true;
   return false;
+}
+/* True if threads share each head: there are fewer heads to compute than threads, and one of them is long enough. */
+static inline bool ridge_shares(const hark_context *context, const hark_attention_call *run, int64_t pieces) {
+  return pieces < hark_workers(context) && ridge_is_long(run);
 }
 
 /* Queries [row, row + count) of the sequence; false, with a record, if one is not finite or out of range. */
