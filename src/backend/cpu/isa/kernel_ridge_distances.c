@@ -19,6 +19,8 @@
 #define SPREAD 32.0f
 #define WIDE 128.0f
 #define WIDEST 1024.0f
+/* A vector with one pair for so many features, or fewer, computes its pairs one by one: the other lanes would take longer. */
+#define FEATURES_OF_A_PAIR 16
 
 static const ridge_places *places_of(const ridge_tiles *h, const ridge_side *side) {
   return side->keys ? &h->key_places : &h->query_places;
@@ -113,16 +115,21 @@ static loose_tile loose_tile_of(const ridge_tiles *h, const ridge_side *side, in
   return t;
 }
 
-/* Exponents of row i and HARK_LANES lanes from differences; some may be of rows that do not exist. */
-HARK_SIMD vf exact_exponents(const loose_tile *t, int i, int lane) {
+/* Exponents x of row i and HARK_LANES lanes, for pairs in `loose` from differences. */
+HARK_SIMD vf exact_exponents(const loose_tile *t, int i, int lane, vm loose, vf x) {
   const ridge_tiles *h = t->h;
   const ridge_side keys = {.keys = true, .first = t->tile * HARK_RIDGE_TILE, .count = HARK_RIDGE_TILE};
-  float out[HARK_LANES] = {0};
-  if (!h->desc->unit)
-    return hark_exact_exponents(t->places->given + t->at * h->desc->head_dim + lane, HARK_RIDGE_TILE, given_row(h, &keys, i),
-                                (int)h->desc->head_dim, t->scale);
+  const vf flags = vf_select(loose, vf_set(1), vf_zero());
+  float is[HARK_LANES], out[HARK_LANES];
+  if (!h->desc->unit && vf_sum(flags) * FEATURES_OF_A_PAIR > (float)h->desc->head_dim)
+    return vf_select(loose,
+                     hark_exact_exponents(t->places->given + t->at * h->desc->head_dim + lane, HARK_RIDGE_TILE, given_row(h, &keys, i),
+                                          (int)h->desc->head_dim, t->scale),
+                     x);
+  vf_store(is, flags);
+  vf_store(out, x);
   for (int l = 0; l < HARK_LANES; l++) {
-    if (t->there[lane + l] == 0) continue;
+    if (is[l] == 0) continue;
     const row_pair pair = pair_of(h, t->side, lane + l, t->tile, i);
     out[l] = (float)fmax(t->scale * square_of(h, &pair), (double)-FLT_MAX);
   }
@@ -159,7 +166,7 @@ HARK_SIMD void loose_row(const loose_tile *t, int i, const bool splits, float *o
     const vf least = vf_select(vf_less(spread, wide), vf_set(-2), vf_select(vf_less(spread, widest), vf_set(-5), vf_set(-40)));
     const vm near = vm_not(vf_less(vf_fma(t->slack, spread, x), least));
     const vm loose = vm_and(there, vm_and(vm_not(vf_less(spread, bound)), near));
-    if (vm_any(loose)) x = vf_select(loose, exact_exponents(t, i, lane), x);
+    if (vm_any(loose)) x = exact_exponents(t, i, lane, loose, x);
     vf_store(out + lane, x);
     if (apart != NULL) mark_apart(vm_or(loose, vm_and(there, split)), lane, apart);
   }
