@@ -218,6 +218,8 @@ static void test_threads(void **state) {
                                       "cme:B1,H1,L130,D8,causal,unit,heads,mask",
                                       "cme:B1,H1,L65,D3,bound,heads",
                                       "cme:B1,H2,L600,D4,rbf,learned",
+                                      "cme:B1,H5,L200,S210,D4,V3,rbf,learned,noise,plain",
+                                      "cme:B1,H6,K2,L150,D40,V2,causal,rbf,quadratic",
                                       "cme:B1,H1,L300,D4,V3,causal,rbf,learned,kernel",
                                       "cme:B1,H1,L300,D4,V3,causal,learned,kernel,dvariance",
                                       "cme:B1,H1,L200,S260,D4,V3,rbf,learned,kernel,mask,dvariance",
