@@ -182,8 +182,8 @@ static void test_queries_alone(void **state) {
   static const double distances[] = {0, 17, 60};
   static const char *const of_all[] = {"cme:B1,H1,L100,S150,D57,V2,rbf,ridge=0.1", "cme:B1,H1,L73,S201,D33,V1,rbf,ridge=0.1",
                                        "cme:B1,H1,L80,S90,D8,V1,rbf,ridge=0.1"},
-                          *const of_one[] = {"cme:B1,H1,L1,S150,D57,V2,rbf,ridge=0.1", "cme:B1,H1,L1,S201,D33,V1,rbf,ridge=0.1",
-                                             "cme:B1,H1,L1,S90,D8,V1,rbf,ridge=0.1"};
+                           *const of_one[] = {"cme:B1,H1,L1,S150,D57,V2,rbf,ridge=0.1", "cme:B1,H1,L1,S201,D33,V1,rbf,ridge=0.1",
+                                              "cme:B1,H1,L1,S90,D8,V1,rbf,ridge=0.1"};
   for (size_t k = 0; k < sizeof of_all / sizeof of_all[0]; k++)
     for (size_t d = 0; d < sizeof distances / sizeof distances[0]; d++)
       for (int m = 0; m < attention_machine_count; m++) check_alone(&attention_machines[m], of_all[k], of_one[k], distances[d]);
@@ -251,8 +251,8 @@ int main(int argc, char **argv) {
       if (strcmp(argv[2], names[way]) == 0) failed += check(argv[1], (displacement)way, strtod(argv[3], NULL), true);
     return failed > 0;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_far_rows), cmocka_unit_test(test_overflowing_products),
-                                     cmocka_unit_test(test_unit_rows),
-      cmocka_unit_test(test_queries_alone), cmocka_unit_test(test_causality), cmocka_unit_test(test_threads)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_far_rows),  cmocka_unit_test(test_overflowing_products),
+                                     cmocka_unit_test(test_unit_rows), cmocka_unit_test(test_queries_alone),
+                                     cmocka_unit_test(test_causality), cmocka_unit_test(test_threads)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -472,9 +472,7 @@ static void fill_tile(const ridge_tiles *h, int64_t i, int64_t j) {
 }
 
 /* Rows of tile i in which there are keys, in whole vectors: the others stay zero in every column but their own, where the factor is 1. */
-static int used_rows(const ridge_tiles *h, int64_t i) {
-  return (int)hark_padded(hark_min(HARK_RIDGE_TILE, h->keys - i * HARK_RIDGE_TILE));
-}
+static int used_rows(const ridge_tiles *h, int64_t i) { return (int)hark_padded(hark_min(HARK_RIDGE_TILE, h->keys - i * HARK_RIDGE_TILE)); }
 
 /* Subtracts the contribution of row p from tile (i, j) of M. next: see hark_ridge_product. */
 static void update_tile(const ridge_tiles *h, int64_t p, int64_t i, int64_t j, const float *next) {
