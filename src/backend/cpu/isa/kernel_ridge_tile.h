@@ -134,6 +134,9 @@ static inline bool ridge_shares(const hark_context *context, const hark_attentio
   return pieces < hark_workers(context) && ridge_is_long(run);
 }
 
+/* The factor of M and X, from keys and values that have been read. A pivot that is not finite is in the record. */
+void HARK_ISA(hark_cpu_ridge_factorise)(const ridge_tiles *h);
+
 /* Queries [row, row + count) of the sequence; false, with a record, if one is not finite or out of range. */
 bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count);
 
