@@ -148,6 +148,47 @@ static void test_unit_rows(void **state) {
   assert_int_equal(failed, 0);
 }
 
+/* A query has the same bits alone and among others, though distances of one query are computed one by one, those of many together. */
+static void check_alone(const attention_machine *machine, const char *of_all, const char *of_one, double far) {
+  ridge_problem p, one;
+  ridge_results all, alone;
+  ridge_problem_make(of_all, &p);
+  ridge_problem_make(of_one, &one);
+  displace(&p, DRIFT, far);
+  if (ridge_run_on(machine, &p, &all)) {
+    const int64_t d = p.head_dim, dv = p.value_dim;
+    memcpy(one.array[RIDGE_KEY], p.array[RIDGE_KEY], (size_t)p.count[RIDGE_KEY] * sizeof(double));
+    memcpy(one.array[RIDGE_VALUE], p.array[RIDGE_VALUE], (size_t)p.count[RIDGE_VALUE] * sizeof(double));
+    for (int64_t row = 0; row < p.queries; row += 7) {
+      memcpy(one.array[RIDGE_QUERY], p.array[RIDGE_QUERY] + row * d, (size_t)d * sizeof(double));
+      assert_true(ridge_run_on(machine, &one, &alone));
+      if (alone.array[RIDGE_VARIANCE][0] != all.array[RIDGE_VARIANCE][row])
+        fail_msg("%s by %g on %s: variance[%" PRId64 "] is %.9g, alone %.9g", of_all, far, machine->name, row,
+                 all.array[RIDGE_VARIANCE][row], alone.array[RIDGE_VARIANCE][0]);
+      for (int64_t c = 0; c < dv; c++)
+        if (alone.array[RIDGE_OUT][c] != all.array[RIDGE_OUT][row * dv + c])
+          fail_msg("%s by %g on %s: out[%" PRId64 "] is %.9g, alone %.9g", of_all, far, machine->name, row * dv + c,
+                   all.array[RIDGE_OUT][row * dv + c], alone.array[RIDGE_OUT][c]);
+      ridge_results_free(&alone);
+    }
+    ridge_results_free(&all);
+  }
+  ridge_problem_free(&p);
+  ridge_problem_free(&one);
+}
+
+static void test_queries_alone(void **state) {
+  (void)state;
+  static const double distances[] = {0, 17, 60};
+  static const char *const of_all[] = {"cme:B1,H1,L100,S150,D57,V2,rbf,ridge=0.1", "cme:B1,H1,L73,S201,D33,V1,rbf,ridge=0.1",
+                                       "cme:B1,H1,L80,S90,D8,V1,rbf,ridge=0.1"},
+                           *const of_one[] = {"cme:B1,H1,L1,S150,D57,V2,rbf,ridge=0.1", "cme:B1,H1,L1,S201,D33,V1,rbf,ridge=0.1",
+                                              "cme:B1,H1,L1,S90,D8,V1,rbf,ridge=0.1"};
+  for (size_t k = 0; k < sizeof of_all / sizeof of_all[0]; k++)
+    for (size_t d = 0; d < sizeof distances / sizeof distances[0]; d++)
+      for (int m = 0; m < attention_machine_count; m++) check_alone(&attention_machines[m], of_all[k], of_one[k], distances[d]);
+}
+
 /* Rows that come later change no bit, where they lie near and what is seen far, and the other way about. */
 static void test_causality(void **state) {
   (void)state;
@@ -210,7 +251,8 @@ int main(int argc, char **argv) {
       if (strcmp(argv[2], names[way]) == 0) failed += check(argv[1], (displacement)way, strtod(argv[3], NULL), true);
     return failed > 0;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_far_rows), cmocka_unit_test(test_overflowing_products),
-                                     cmocka_unit_test(test_unit_rows), cmocka_unit_test(test_causality), cmocka_unit_test(test_threads)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_far_rows),  cmocka_unit_test(test_overflowing_products),
+                                     cmocka_unit_test(test_unit_rows), cmocka_unit_test(test_queries_alone),
+                                     cmocka_unit_test(test_causality), cmocka_unit_test(test_threads)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,11 +41,26 @@ static inline hark_square_factors hark_square_factors_of(double scale2) {
 #if HARK_LANES > 1
 typedef double hark_doubles __attribute__((vector_size(HARK_LANES * 4)));
 typedef float hark_halves __attribute__((vector_size(HARK_LANES * 2)));
+HARK_SIMD hark_doubles hark_doubles_of(hark_halves x) {
+#if defined(HARK_SIMD_AVX512)
+  return (hark_doubles)_mm512_cvtps_pd((__m256)x);
+#else
+  return __builtin_convertvector(x, hark_doubles);
+#endif
+}
+HARK_SIMD hark_halves hark_halves_of(hark_doubles x) {
+#if defined(HARK_SIMD_AVX512)
+  return (hark_halves)_mm512_cvtpd_ps((__m512d)x);
+#else
+  return __builtin_convertvector(x, hark_halves);
+#endif
+}
 HARK_SIMD hark_doubles hark_doubles_load(const float *from) {
   hark_halves x;
   memcpy(&x, from, sizeof x);
-  return __builtin_convertvector(x, hark_doubles);
+  return hark_doubles_of(x);
 }
+HARK_SIMD hark_doubles hark_doubles_set(float x) { return hark_doubles_of(x - (hark_halves){0}); }
 #endif
 
 /* |x - y|^2 */
@@ -71,6 +86,43 @@ HARK_SIMD_NOINLINE double hark_squared_distance(const float *x, const float *y, 
     total += apart * apart;
   }
   return total;
+}
+
+/* out[lane] = max(scale |x_lane - y|^2, -FLT_MAX) from the bits of hark_squared_distance, for HARK_LANES rows; feature c of a lane is
+ * x[c row + lane]. */
+HARK_SIMD vf hark_exact_exponents(const float *x, ptrdiff_t row, const float *y, int features, double scale) {
+#if HARK_LANES > 1
+  const int step = HARK_LANES / 2, whole = features / (2 * step) * (2 * step);
+  hark_doubles total[2] = {{0}, {0}};
+  hark_halves out[2];
+  vf exponents;
+  for (int i = 0; whole > 0 && i < step; i++) {
+    hark_doubles first[2] = {{0}, {0}}, second[2] = {{0}, {0}};
+    for (int c = i; c < whole; c += 2 * step)
+      for (int half = 0; half < 2; half++) {
+        const hark_doubles a = hark_doubles_load(x + c * row + half * step) - hark_doubles_set(y[c]);
+        const hark_doubles b = hark_doubles_load(x + (c + step) * row + half * step) - hark_doubles_set(y[c + step]);
+        first[half] += a * a;
+        second[half] += b * b;
+      }
+    for (int half = 0; half < 2; half++) total[half] += first[half] + second[half];
+  }
+  for (int c = whole; c < features; c++)
+    for (int half = 0; half < 2; half++) {
+      const hark_doubles apart = hark_doubles_load(x + c * row + half * step) - hark_doubles_set(y[c]);
+      total[half] += apart * apart;
+    }
+  for (int half = 0; half < 2; half++) out[half] = hark_halves_of(total[half] * scale);
+  memcpy(&exponents, out, sizeof exponents);
+  return vf_max(exponents, vf_set(-FLT_MAX));
+#else
+  double total = 0.0;
+  for (int c = 0; c < features; c++) {
+    const double apart = (double)x[c * row] - (double)y[c];
+    total += apart * apart;
+  }
+  return vf_max((float)(scale * total), -FLT_MAX);
+#endif
 }
 
 /* A log-sum-exp in f32: infinity is reserved for rows that see nothing, or have NaN. */

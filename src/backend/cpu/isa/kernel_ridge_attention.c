@@ -6,7 +6,8 @@
  * with M = U'U and X = U'^-1 V (kernel_ridge_tile.h). A panel of 64 queries is solved down to its diagonal tile. The variance of full
  * attention needs Z too; it is then computed like the causal one, but over all keys. Tasks are heads of sequences: one triangle per worker,
  * whatever the batch. If there are fewer tasks than threads, and a sequence has at least three tiles of keys, all threads share each task
- * in turn: columns of tiles of the factor, then tiles of queries. Cost: docs/mathematics/kernel-ridge.md.
+ * in turn: columns of tiles of the factor, then tiles of queries. So they do with the last heads of one sequence, if the number of heads is
+ * no multiple of the number of threads. Cost: docs/mathematics/kernel-ridge.md.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -42,12 +43,12 @@ static hark_status sizes(hark_context *context, const hark_attention_desc *desc,
   return workspace(context, desc, workers, true, &out->backward_workspace);
 }
 
-/* Computes a tile of Z; the tiles above it are done. */
-static void solve_down(const ridge_tiles *h, int64_t tile, int64_t first) {
+/* Computes a tile of Z for `width` lanes; the tiles above it are done. */
+static void solve_down(const ridge_tiles *h, int64_t tile, int64_t first, int width) {
   float *z = h->panel + tile * HARK_RIDGE_TILE_FLOATS;
   const int above = ridge_above(h, tile, first);
-  HARK_ISA(hark_cpu_ridge_solve_rows)(h, tile, h->panel, HARK_RIDGE_TILE, HARK_RIDGE_TILE, above);
-  if (above < HARK_RIDGE_TILE) HARK_ISA(hark_cpu_ridge_hide)(tile, first, z, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+  HARK_ISA(hark_cpu_ridge_solve_rows)(h, tile, h->panel, HARK_RIDGE_TILE, width, above);
+  if (above < HARK_RIDGE_TILE) HARK_ISA(hark_cpu_ridge_hide)(tile, first, z, HARK_RIDGE_TILE, width);
 }
 
 /* Adds Z'X of a tile of keys to the sums of queries; a query sees keys i of the tile up to its row + above. */
@@ -68,8 +69,8 @@ static void add_values(const ridge_tiles *h, int64_t tile, const float *z, int c
   }
 }
 
-static void add_squares(const float *z, float *squares) {
-  for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+static void add_squares(const float *z, int width, float *squares) {
+  for (int lane = 0; lane < width; lane += HARK_LANES) {
     vf sum = vf_zero();
     for (int i = 0; i < HARK_RIDGE_TILE; i++)
       sum = vf_fma(vf_load(z + i * HARK_RIDGE_TILE + lane), vf_load(z + i * HARK_RIDGE_TILE + lane), sum);
@@ -92,6 +93,7 @@ static bool store_variance(const ridge_tiles *h, int64_t row, int count, const f
 static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
   const hark_attention_args *args = h->run->args;
   const int64_t first = row + h->sequence->offset, tiles = ridge_seen_tiles(h, row + count - 1);
+  const int width = (int)hark_padded(count); /* lanes of the panel with a query */
   float explained[HARK_RIDGE_TILE] = {0};
   if (!HARK_ISA(hark_cpu_ridge_queries)(h, row, count)) return false;
   const ridge_side side = HARK_ISA(hark_cpu_ridge_query_side)(h, row, count);
@@ -99,8 +101,8 @@ static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
   for (int64_t tile = 0; tile < tiles; tile++) {
     float *z = h->panel + (down ? tile * HARK_RIDGE_TILE_FLOATS : 0);
     HARK_ISA(hark_cpu_ridge_gram)(h, &side, tile, first - tile * HARK_RIDGE_TILE, z, NULL);
-    if (down) solve_down(h, tile, first);
-    if (down && args->variance.type != HARK_NONE) add_squares(z, explained);
+    if (down) solve_down(h, tile, first, width);
+    if (down && args->variance.type != HARK_NONE) add_squares(z, width, explained);
     add_values(h, tile, z, count, ridge_above(h, tile, first));
   }
   for (int r = 0; r < count; r++) {
@@ -178,11 +180,21 @@ static void forward_head(void *data, int64_t index, int worker) {
     if (!forward_tile(&h, row, (int)hark_min(HARK_RIDGE_TILE, h.sequence->query_count - row), down)) return;
 }
 
+/* Heads that threads compute alone, each its own: all, or as many as give each thread equally many; the threads share each of the others.
+ * Several sequences may be of different lengths: there a thread without a head takes the next one. */
+static int64_t heads_alone(const hark_context *context, const hark_attention_call *run) {
+  const int64_t systems = run->sequence_count * run->plan->desc.heads, workers = hark_workers(context);
+  if (ridge_shares(context, run, systems)) return 0;
+  if (run->sequence_count != 1 || !ridge_is_long(run)) return systems;
+  return systems / workers * workers;
+}
+
 static hark_status forward(hark_context *context, const hark_attention_call *run) {
-  const int64_t systems = run->sequence_count * run->plan->desc.heads;
-  forward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, false), ridge_shares(context, run, systems) ? context : NULL};
-  for (int64_t index = 0; index < systems && task.shared != NULL; index++) forward_head(&task, index, 0);
-  if (task.shared == NULL) hark_parallel_for(context, systems, forward_head, &task);
+  const int64_t systems = run->sequence_count * run->plan->desc.heads, alone = heads_alone(context, run);
+  forward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, false), NULL};
+  hark_parallel_for(context, alone, forward_head, &task);
+  task.shared = context;
+  for (int64_t index = alone; index < systems; index++) forward_head(&task, index, 0);
   return hark_ridge_conclude(context, run, task.memory.records, true);
 }
 

@@ -19,33 +19,13 @@
 #define SPREAD 32.0f
 #define WIDE 128.0f
 #define WIDEST 1024.0f
-
-void HARK_ISA(hark_cpu_ridge_place)(const ridge_tiles *h, const ridge_places *places, int64_t tile, const float *seen, const float *squares,
-                                    int count) {
-  float longest = 0, least = 1, most = 0;
-  for (int i = 0; i < count; i++) {
-    const float kept = places->kept[tile * HARK_RIDGE_TILE + i];
-    if (seen != NULL && seen[i] == 0) continue;
-    longest = squares[i] > longest ? squares[i] : longest;
-    least = kept < least ? kept : least;
-    most = kept > most ? kept : most;
-  }
-  places->longest[tile] = sqrtf(longest);
-  places->mixed[tile] = !h->splits || least == most ? most : 2;
-}
+/* A vector with one pair for so many features, or fewer, computes its pairs one by one: the other lanes would take longer. */
+#define FEATURES_OF_A_PAIR 16
 
 static const ridge_places *places_of(const ridge_tiles *h, const ridge_side *side) {
   return side->keys ? &h->key_places : &h->query_places;
 }
 static int64_t place_of(const ridge_side *side) { return side->keys ? side->first : 0; }
-
-bool HARK_ISA(hark_cpu_ridge_is_loose)(const ridge_tiles *h, const ridge_side *side, int64_t tile) {
-  const ridge_places *places = places_of(h, side);
-  const int64_t at = place_of(side) / HARK_RIDGE_TILE;
-  const float sum = places->longest[at] + h->key_places.longest[tile];
-  if (!(sum * sum < SPREAD)) return true;
-  return h->splits && (h->key_places.mixed[tile] == 2 || h->key_places.mixed[tile] != places->mixed[at]);
-}
 
 /* Row i of a side in the caller's memory. */
 static const float *given_row(const ridge_tiles *h, const ridge_side *side, int i) {
@@ -57,6 +37,32 @@ static const float *given_row(const ridge_tiles *h, const ridge_side *side, int 
 
 static bool is_there(const ridge_tiles *h, const ridge_side *side, int i) {
   return i < side->count && (!side->keys || h->seen[side->first + i] != 0);
+}
+
+void HARK_ISA(hark_cpu_ridge_place)(const ridge_tiles *h, const ridge_side *side) {
+  const ridge_places *places = places_of(h, side);
+  const int64_t at = place_of(side), tile = at / HARK_RIDGE_TILE;
+  const int count = side->keys ? (int)hark_min(side->count, h->keys - side->first) : side->count;
+  const hark_tensor *from = side->keys ? &h->run->args->key : &h->run->args->query;
+  float longest = 0, least = 1, most = 0;
+  for (int i = 0; i < side->count; i++) {
+    const float kept = places->kept[at + i];
+    if (!is_there(h, side, i)) continue;
+    longest = side->squares[i] > longest ? side->squares[i] : longest;
+    least = kept < least ? kept : least;
+    most = kept > most ? kept : most;
+  }
+  places->longest[tile] = sqrtf(longest);
+  places->mixed[tile] = !h->splits || least == most ? most : 2;
+  hark_pack_transposed(given_row(h, side, 0), from->stride[2], count, (int)h->desc->head_dim, 1.0f, places->given + at * h->desc->head_dim);
+}
+
+bool HARK_ISA(hark_cpu_ridge_is_loose)(const ridge_tiles *h, const ridge_side *side, int64_t tile) {
+  const ridge_places *places = places_of(h, side);
+  const int64_t at = place_of(side) / HARK_RIDGE_TILE;
+  const float sum = places->longest[at] + h->key_places.longest[tile];
+  if (!(sum * sum < SPREAD)) return true;
+  return h->splits && (h->key_places.mixed[tile] == 2 || h->key_places.mixed[tile] != places->mixed[at]);
 }
 
 /* Two rows with their lengths' inverses. */
@@ -82,43 +88,103 @@ static double square_of(const ridge_tiles *h, const row_pair *pair) {
   return square;
 }
 
-void HARK_ISA(hark_cpu_ridge_loose_exponents)(const ridge_tiles *h, const ridge_side *side, int64_t tile, float *out, ridge_apart *apart) {
-  const ridge_places *places = places_of(h, side);
-  const int64_t key = tile * HARK_RIDGE_TILE, at = place_of(side);
-  const double scale = -0.5 * h->is.scale * HARK_DISTANCE_LOG2_E;
-  const vf slack = vf_set(HARK_DISTANCE_SLACK(h->desc->head_dim)), bound = vf_set(SPREAD), wide = vf_set(WIDE), widest = vf_set(WIDEST);
-  const vf centre = vf_set(h->centre_square), centre_root = vf_sqrt(centre);
-  for (int i = 0; i < HARK_RIDGE_TILE; i++) {
-    const vf own = vf_set(h->key_squares[key + i]), root = vf_sqrt(own), along = vf_set(h->key_places.alongs[key + i]);
-    const vf kept = vf_set(h->key_places.kept[key + i]);
-    if (h->seen[key + i] == 0) continue; /* set to zero later */
-    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
-      float *to = out + i * HARK_RIDGE_TILE + lane, flags[HARK_LANES], splits[HARK_LANES];
-      const vf other = vf_load(side->squares + lane);
-      const vm split = vm_not(vf_equal(kept, vf_load(places->kept + at + lane)));
-      const vf difference = along - vf_load(places->alongs + at + lane);
-      const vf away = vf_select(vf_less(vf_zero(), kept), vf_zero() - difference,
-                                difference); /* the row from which the centre was subtracted is second */
-      vf x = vf_load(to) - (own + other);
-      x = vf_select(split, x - centre + away, x);
-      x = vf_min(x, vf_zero());
-      const vf sum = root + vf_sqrt(other) + vf_select(split, centre_root, vf_zero()), spread = sum * sum;
-      const vf least = vf_select(vf_less(spread, wide), vf_set(-2), vf_select(vf_less(spread, widest), vf_set(-5), vf_set(-40)));
-      const vm loose = vm_and(vm_not(vf_less(spread, bound)), vm_not(vf_less(vf_fma(slack, spread, x), least)));
-      vf_store(to, x);
-      if (!vm_any(vm_or(loose, split))) continue;
-      vf_store(flags, vf_select(loose, vf_set(1), vf_zero()));
-      vf_store(splits, vf_select(split, vf_set(1), vf_zero()));
-      for (int l = 0; l < HARK_LANES; l++) {
-        if (!is_there(h, side, lane + l)) continue;
-        if (flags[l] != 0) {
-          const row_pair pair = pair_of(h, side, lane + l, tile, i);
-          to[l] = (float)fmax(scale * square_of(h, &pair), (double)-FLT_MAX);
-        }
-        if (apart != NULL && (flags[l] != 0 || splits[l] != 0)) apart->lanes[i] |= (uint64_t)1 << (lane + l);
-      }
-    }
+/* What the rows of a loose tile share. */
+typedef struct loose_tile {
+  const ridge_tiles *h;
+  const ridge_side *side;
+  const ridge_places *places; /* of the side */
+  int64_t tile, at;           /* at: of the side in `places` */
+  double scale;               /* from squares to exponents of 2 */
+  vf slack, centre, centre_root;
+  float roots[HARK_RIDGE_TILE], there[HARK_RIDGE_TILE]; /* by lane: root of the square; 1 or 0 */
+} loose_tile;
+
+static loose_tile loose_tile_of(const ridge_tiles *h, const ridge_side *side, int64_t tile) {
+  const vf centre = vf_set(h->centre_square);
+  loose_tile t = {.h = h,
+                  .side = side,
+                  .places = places_of(h, side),
+                  .tile = tile,
+                  .at = place_of(side),
+                  .scale = -0.5 * h->is.scale * HARK_DISTANCE_LOG2_E,
+                  .slack = vf_set(HARK_DISTANCE_SLACK(h->desc->head_dim)),
+                  .centre = centre,
+                  .centre_root = vf_sqrt(centre)};
+  for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) vf_store(t.roots + lane, vf_sqrt(vf_load(side->squares + lane)));
+  for (int lane = 0; lane < HARK_RIDGE_TILE; lane++) t.there[lane] = is_there(h, side, lane) ? 1.0f : 0.0f;
+  return t;
+}
+
+/* Exponents x of row i and HARK_LANES lanes, for pairs in `loose` from differences. */
+HARK_SIMD vf exact_exponents(const loose_tile *t, int i, int lane, vm loose, vf x) {
+  const ridge_tiles *h = t->h;
+  const ridge_side keys = {.keys = true, .first = t->tile * HARK_RIDGE_TILE, .count = HARK_RIDGE_TILE};
+  const vf flags = vf_select(loose, vf_set(1), vf_zero());
+  float is[HARK_LANES], out[HARK_LANES];
+  if (!h->desc->unit && vf_sum(flags) * FEATURES_OF_A_PAIR > (float)h->desc->head_dim)
+    return vf_select(loose,
+                     hark_exact_exponents(t->places->given + t->at * h->desc->head_dim + lane, HARK_RIDGE_TILE, given_row(h, &keys, i),
+                                          (int)h->desc->head_dim, t->scale),
+                     x);
+  vf_store(is, flags);
+  vf_store(out, x);
+  for (int l = 0; l < HARK_LANES; l++) {
+    if (is[l] == 0) continue;
+    const row_pair pair = pair_of(h, t->side, lane + l, t->tile, i);
+    out[l] = (float)fmax(t->scale * square_of(h, &pair), (double)-FLT_MAX);
   }
+  return vf_load(out);
+}
+
+/* Adds the pairs of row i and HARK_LANES lanes to those whose gradients come from differences. */
+HARK_SIMD void mark_apart(vm pairs, int lane, uint64_t *apart) {
+  float flags[HARK_LANES];
+  vf_store(flags, vf_select(pairs, vf_set(1), vf_zero()));
+  for (int l = 0; l < HARK_LANES; l++)
+    if (flags[l] != 0) *apart |= (uint64_t)1 << (lane + l);
+}
+
+/* Row i of a loose tile; `splits` is a constant after inlining. */
+HARK_SIMD void loose_row(const loose_tile *t, int i, const bool splits, float *out, uint64_t *apart) {
+  const ridge_tiles *h = t->h;
+  const int64_t key = t->tile * HARK_RIDGE_TILE + i;
+  const vf own = vf_set(h->key_squares[key]), root = vf_sqrt(own), kept = vf_set(h->key_places.kept[key]);
+  const vf bound = vf_set(SPREAD), wide = vf_set(WIDE), widest = vf_set(WIDEST);
+  for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+    const vm there = vf_less(vf_zero(), vf_load(t->there + lane));
+    vf x = vf_load(out + lane) - (own + vf_load(t->side->squares + lane)), sum = root + vf_load(t->roots + lane);
+    vm split = vf_less(own, own); /* none */
+    if (splits) {
+      const vf difference = vf_set(h->key_places.alongs[key]) - vf_load(t->places->alongs + t->at + lane);
+      const vf away = vf_select(vf_less(vf_zero(), kept), vf_zero() - difference, difference); /* second: the row minus the centre */
+      split = vm_not(vf_equal(kept, vf_load(t->places->kept + t->at + lane)));
+      x = vf_select(split, x - t->centre + away, x);
+      sum = sum + vf_select(split, t->centre_root, vf_zero());
+    }
+    x = vf_min(x, vf_zero());
+    const vf spread = sum * sum;
+    const vf least = vf_select(vf_less(spread, wide), vf_set(-2), vf_select(vf_less(spread, widest), vf_set(-5), vf_set(-40)));
+    const vm near = vm_not(vf_less(vf_fma(t->slack, spread, x), least));
+    const vm loose = vm_and(there, vm_and(vm_not(vf_less(spread, bound)), near));
+    if (vm_any(loose)) x = exact_exponents(t, i, lane, loose, x);
+    vf_store(out + lane, x);
+    if (apart != NULL) mark_apart(vm_or(loose, vm_and(there, split)), lane, apart);
+  }
+}
+
+HARK_SIMD_NOINLINE void loose_rows(const loose_tile *t, float *out, ridge_apart *apart) {
+  for (int i = 0; i < HARK_RIDGE_TILE; i++) {
+    if (t->h->seen[t->tile * HARK_RIDGE_TILE + i] == 0) continue; /* set to zero later */
+    if (t->h->splits)
+      loose_row(t, i, true, out + i * HARK_RIDGE_TILE, apart != NULL ? &apart->lanes[i] : NULL);
+    else
+      loose_row(t, i, false, out + i * HARK_RIDGE_TILE, apart != NULL ? &apart->lanes[i] : NULL);
+  }
+}
+
+void HARK_ISA(hark_cpu_ridge_loose_exponents)(const ridge_tiles *h, const ridge_side *side, int64_t tile, float *out, ridge_apart *apart) {
+  const loose_tile t = loose_tile_of(h, side, tile);
+  loose_rows(&t, out, apart);
 }
 
 void HARK_ISA(hark_cpu_ridge_without)(const float *ds, const ridge_apart *apart, float *copy) {

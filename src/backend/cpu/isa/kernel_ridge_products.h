@@ -115,8 +115,8 @@ HARK_SIMD_NOINLINE void hark_ridge_add_columns(const hark_ridge_product *p) { ha
 HARK_SIMD_NOINLINE void hark_ridge_less(const hark_ridge_product *p) { hark_ridge_lanes(HARK_RIDGE_LESS, false, p); }
 HARK_SIMD_NOINLINE void hark_ridge_less_columns(const hark_ridge_product *p) { hark_ridge_lanes(HARK_RIDGE_LESS, true, p); }
 
-/* C -= U'A: rows of C by the columns of a tile of the factor. */
-HARK_SIMD void hark_ridge_update(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int width,
+/* C -= U'A: `rows` rows of C by the columns of a tile of the factor. */
+HARK_SIMD void hark_ridge_update(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int rows, int width,
                                  const float *next) {
   const hark_ridge_product p = {.a = a,
                                 .a_row = a_row,
@@ -125,7 +125,7 @@ HARK_SIMD void hark_ridge_update(const float *factor, const float *a, ptrdiff_t 
                                 .b_step = HARK_RIDGE_TILE,
                                 .c = c,
                                 .c_row = c_row,
-                                .rows = HARK_RIDGE_TILE,
+                                .rows = rows,
                                 .depth = HARK_RIDGE_TILE,
                                 .width = width,
                                 .next = next};

@@ -28,6 +28,7 @@ typedef struct ridge_places {
   float *longest;  /* per tile: root of the largest square */
   float *mixed;    /* per tile: 0 or 1: `kept` of all its rows; 2: differs among rows */
   double *lengths; /* 1 / |row| with unit rows, else 1 */
+  float *given;    /* the rows as given, transposed: [d][64] per tile */
 } ridge_places;
 
 /* One side of a tile of kernels. */
@@ -122,13 +123,19 @@ bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_
                                     int64_t head, int worker, ridge_tiles *h);
 /* The same head for a helping worker, with that worker's record and memory for one tile of queries. */
 void HARK_ISA(hark_cpu_ridge_join)(const ridge_tiles *owner, int worker, ridge_tiles *h);
-/* True if threads share each head: there are fewer heads to compute than threads, and one of them is long enough. */
-static inline bool ridge_shares(const hark_context *context, const hark_attention_call *run, int64_t pieces) {
-  if (pieces >= hark_workers(context)) return false;
+/* True if a sequence is long enough for threads to share a head. */
+static inline bool ridge_is_long(const hark_attention_call *run) {
   for (int64_t s = 0; s < run->sequence_count; s++)
     if (hark_ridge_keys(&run->plan->desc, &run->sequences[s]) > (RIDGE_LEAST_SHARED - 1) * HARK_RIDGE_TILE) return true;
   return false;
 }
+/* True if threads share each head: there are fewer heads to compute than threads, and one of them is long enough. */
+static inline bool ridge_shares(const hark_context *context, const hark_attention_call *run, int64_t pieces) {
+  return pieces < hark_workers(context) && ridge_is_long(run);
+}
+
+/* The factor of M and X, from keys and values that have been read. A pivot that is not finite is in the record. */
+void HARK_ISA(hark_cpu_ridge_factorise)(const ridge_tiles *h);
 
 /* Queries [row, row + count) of the sequence; false, with a record, if one is not finite or out of range. */
 bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count);
@@ -145,9 +152,8 @@ bool HARK_ISA(hark_cpu_ridge_own)(const ridge_tiles *h, int64_t row, int r, doub
 ridge_side HARK_ISA(hark_cpu_ridge_query_side)(const ridge_tiles *h, int64_t row, int count);
 ridge_side HARK_ISA(hark_cpu_ridge_key_side)(const ridge_tiles *h, int64_t tile);
 
-/* rbf (kernel_ridge_distances.c). Computes the data of 64 rows that have been read; `count` of them exist. */
-void HARK_ISA(hark_cpu_ridge_place)(const ridge_tiles *h, const ridge_places *places, int64_t tile, const float *seen, const float *squares,
-                                    int count);
+/* rbf (kernel_ridge_distances.c). Computes the data of the rows of a side, which have been read. */
+void HARK_ISA(hark_cpu_ridge_place)(const ridge_tiles *h, const ridge_side *side);
 /* True if distances of the tile must be checked one by one. */
 bool HARK_ISA(hark_cpu_ridge_is_loose)(const ridge_tiles *h, const ridge_side *side, int64_t tile);
 /* Exponents of 2 of a loose tile: from products, or from differences if products are not exact enough. */
