@@ -225,6 +225,23 @@ HARK_SIMD bool vm_any(vm a) {
 }
 #endif
 
+/* Bit l is set if lane l is true. */
+HARK_SIMD uint32_t vm_bits(vm a) {
+#if defined(HARK_SIMD_AVX512)
+  return a;
+#elif defined(HARK_SIMD_AVX2)
+  return (uint32_t)_mm256_movemask_ps((__m256)a);
+#elif defined(HARK_SIMD_PORTABLE) && defined(__SSE2__)
+  return (uint32_t)_mm_movemask_ps((__m128)a);
+#else
+  int32_t lanes[HARK_LANES];
+  uint32_t bits = 0;
+  memcpy(lanes, &a, sizeof lanes);
+  for (int i = 0; i < HARK_LANES; i++) bits |= (uint32_t)(lanes[i] != 0) << i;
+  return bits;
+#endif
+}
+
 /* The larger; b if either is NaN. vf_min: the smaller in the same way. */
 HARK_SIMD vf vf_max(vf a, vf b) {
 #if defined(HARK_SIMD_AVX512)

@@ -115,33 +115,28 @@ static loose_tile loose_tile_of(const ridge_tiles *h, const ridge_side *side, in
   return t;
 }
 
-/* Exponents x of row i and HARK_LANES lanes, for pairs in `loose` from differences. */
-HARK_SIMD vf exact_exponents(const loose_tile *t, int i, int lane, vm loose, vf x) {
+/* Exponents of row i for pairs in `pairs`, a bit for each lane, from differences. */
+HARK_SIMD_NOINLINE void take_differences(const loose_tile *t, int i, uint64_t pairs, float *out) {
+  static const uint32_t bit_of_lane[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
   const ridge_tiles *h = t->h;
+  const int d = (int)h->desc->head_dim;
   const ridge_side keys = {.keys = true, .first = t->tile * HARK_RIDGE_TILE, .count = HARK_RIDGE_TILE};
-  const vf flags = vf_select(loose, vf_set(1), vf_zero());
-  float is[HARK_LANES], out[HARK_LANES];
-  if (!h->desc->unit && vf_sum(flags) * FEATURES_OF_A_PAIR > (float)h->desc->head_dim)
-    return vf_select(loose,
-                     hark_exact_exponents(t->places->given + t->at * h->desc->head_dim + lane, HARK_RIDGE_TILE, given_row(h, &keys, i),
-                                          (int)h->desc->head_dim, t->scale),
-                     x);
-  vf_store(is, flags);
-  vf_store(out, x);
-  for (int l = 0; l < HARK_LANES; l++) {
-    if (is[l] == 0) continue;
-    const row_pair pair = pair_of(h, t->side, lane + l, t->tile, i);
-    out[l] = (float)fmax(t->scale * square_of(h, &pair), (double)-FLT_MAX);
+  const float *row = given_row(h, &keys, i);
+  for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+    const uint32_t bits = (uint32_t)(pairs >> lane) & (uint32_t)((1u << HARK_LANES) - 1);
+    if (bits == 0) continue;
+    const vm which = vu_less(vu_set(0), vu_set(bits) & vu_load(bit_of_lane));
+    if (!h->desc->unit && vf_sum(vf_select(which, vf_set(FEATURES_OF_A_PAIR), vf_zero())) > (float)d) {
+      const vf exact = hark_exact_exponents(t->places->given + t->at * d + lane, HARK_RIDGE_TILE, row, d, t->scale);
+      vf_store(out + lane, vf_select(which, exact, vf_load(out + lane)));
+      continue;
+    }
+    for (int l = 0; bits >> l != 0; l++) {
+      if ((bits >> l & 1) == 0) continue;
+      const row_pair pair = pair_of(h, t->side, lane + l, t->tile, i);
+      out[lane + l] = (float)fmax(t->scale * square_of(h, &pair), (double)-FLT_MAX);
+    }
   }
-  return vf_load(out);
-}
-
-/* Adds the pairs of row i and HARK_LANES lanes to those whose gradients come from differences. */
-HARK_SIMD void mark_apart(vm pairs, int lane, uint64_t *apart) {
-  float flags[HARK_LANES];
-  vf_store(flags, vf_select(pairs, vf_set(1), vf_zero()));
-  for (int l = 0; l < HARK_LANES; l++)
-    if (flags[l] != 0) *apart |= (uint64_t)1 << (lane + l);
 }
 
 /* Row i of a loose tile; `splits` is a constant after inlining. */
@@ -150,26 +145,27 @@ HARK_SIMD void loose_row(const loose_tile *t, int i, const bool splits, float *o
   const int64_t key = t->tile * HARK_RIDGE_TILE + i;
   const vf own = vf_set(h->key_squares[key]), root = vf_sqrt(own), kept = vf_set(h->key_places.kept[key]);
   const vf bound = vf_set(SPREAD), wide = vf_set(WIDE), widest = vf_set(WIDEST);
+  uint64_t loose = 0, split = 0;
   for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
     const vm there = vf_less(vf_zero(), vf_load(t->there + lane));
     vf x = vf_load(out + lane) - (own + vf_load(t->side->squares + lane)), sum = root + vf_load(t->roots + lane);
-    vm split = vf_less(own, own); /* none */
     if (splits) {
       const vf difference = vf_set(h->key_places.alongs[key]) - vf_load(t->places->alongs + t->at + lane);
       const vf away = vf_select(vf_less(vf_zero(), kept), vf_zero() - difference, difference); /* second: the row minus the centre */
-      split = vm_not(vf_equal(kept, vf_load(t->places->kept + t->at + lane)));
-      x = vf_select(split, x - t->centre + away, x);
-      sum = sum + vf_select(split, t->centre_root, vf_zero());
+      const vm differ = vm_not(vf_equal(kept, vf_load(t->places->kept + t->at + lane)));
+      x = vf_select(differ, x - t->centre + away, x);
+      sum = sum + vf_select(differ, t->centre_root, vf_zero());
+      split |= (uint64_t)vm_bits(vm_and(there, differ)) << lane;
     }
     x = vf_min(x, vf_zero());
+    vf_store(out + lane, x);
     const vf spread = sum * sum;
     const vf least = vf_select(vf_less(spread, wide), vf_set(-2), vf_select(vf_less(spread, widest), vf_set(-5), vf_set(-40)));
     const vm near = vm_not(vf_less(vf_fma(t->slack, spread, x), least));
-    const vm loose = vm_and(there, vm_and(vm_not(vf_less(spread, bound)), near));
-    if (vm_any(loose)) x = exact_exponents(t, i, lane, loose, x);
-    vf_store(out + lane, x);
-    if (apart != NULL) mark_apart(vm_or(loose, vm_and(there, split)), lane, apart);
+    loose |= (uint64_t)vm_bits(vm_and(there, vm_and(vm_not(vf_less(spread, bound)), near))) << lane;
   }
+  if (loose != 0) take_differences(t, i, loose, out);
+  if (apart != NULL) *apart = loose | split;
 }
 
 HARK_SIMD_NOINLINE void loose_rows(const loose_tile *t, float *out, ridge_apart *apart) {
