@@ -2,8 +2,9 @@
  *
  *     M = kappa(K, K) + lambda I + diag(noise) = U'U,   X = U'^-1 V,   Z = U'^-1 Z,   X <- U^-1 X
  *
- * Products are C -= A'B of whole tiles (kernel_ridge_products.h). An element's sum has one order, whatever threads, blocks and columns. Cost
- * in multiply-adds: factor n^3 / 6, X n^2 dv / 2, Z n^2 / 2 for each column. The factor is one triangle of tiles, 2 n (n + 64) bytes.
+ * Products are C -= A'B of whole tiles (kernel_ridge_products.h). An element's sum has one order, whatever the number of threads and the
+ * blocks. Cost in multiply-adds: factor n^3 / 6, X n^2 dv / 2, Z n^2 / 2 for each column. The factor is one triangle of tiles, 2 n (n + 64)
+ * bytes.
  */
 #include "core/cancel.h"
 #include "kernel_ridge_tile.h"
