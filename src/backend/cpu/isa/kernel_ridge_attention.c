@@ -113,23 +113,22 @@ static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
   for (int r = 0; r < count; r++)
     memcpy(ridge_row(&args->out, h->sequence, h->head, h->sequence->query_row + row + r), h->sums + (ptrdiff_t)r * h->dvp,
            (size_t)h->desc->value_dim * sizeof(float));
-  return args->variance.type == HARK_NONE || !down || store_variance(h, row, count, explained);
+  return args->variance.type == HARK_NONE || store_variance(h, row, count, explained);
 }
 
-/* The statistics of a plan that iterates, which are the same in all rows. False after trouble. */
-static bool store_iterated(ridge_tiles *h) {
+/* The statistics of a plan that iterates; out has been stored. */
+static void store_iterated(ridge_tiles *h) {
   const hark_attention_args *args = h->run->args;
   const int64_t queries = h->sequence->query_count;
   const double gain = exp(-h->is.shift);
   for (int64_t row = 0; row < queries && args->quadratic.type != HARK_NONE; row++)
     for (int64_t c = 0; c < h->desc->value_dim; c++)
       ridge_row(&args->quadratic, h->sequence, h->head, h->sequence->query_row + row)[c] = (float)(gain * h->products[c]);
-  if (args->variance.type != HARK_NONE && !HARK_ISA(hark_cpu_ridge_iterate_variances)(h)) return false;
-  if (args->log_determinant.type == HARK_NONE) return true;
+  if (args->variance.type != HARK_NONE && !HARK_ISA(hark_cpu_ridge_iterate_variances)(h)) return;
+  if (args->log_determinant.type == HARK_NONE) return;
   const double determinant = HARK_ISA(hark_cpu_ridge_iterate_determinant)(h);
   float *out = ridge_statistic(h, &args->log_determinant, 0);
   for (int64_t row = 0; row < queries; row++) out[row] = (float)determinant;
-  return true;
 }
 
 /* 2 sum of log U_ii over the keys that a row sees, one more row after the other. Kernels were divided by e^shift. */
@@ -168,10 +167,7 @@ typedef struct forward_task {
   hark_context *shared; /* NULL: one thread per head */
 } forward_task;
 
-static bool goes_down(const hark_attention_call *run) {
-  const hark_attention_desc *desc = &run->plan->desc;
-  return desc->causal || (run->args->variance.type != HARK_NONE && !ridge_iterates(desc));
-}
+static bool goes_down(const hark_attention_call *run) { return run->plan->desc.causal || run->args->variance.type != HARK_NONE; }
 
 /* A tile of queries of a shared head, the last one first: with causality it has the most keys. */
 static void forward_part(void *data, int64_t index, int worker) {
@@ -188,11 +184,13 @@ static void forward_head(void *data, int64_t index, int worker) {
   const bool down = goes_down(task->run);
   ridge_tiles h;
   if (!HARK_ISA(hark_cpu_ridge_begin)(task->shared, task->run, &task->memory, index / desc->heads, index % desc->heads, worker, &h)) return;
-  const bool iterates = ridge_iterates(desc);
-  if (iterates && !store_iterated(&h)) return;
-  if (!iterates && task->run->args->log_determinant.type != HARK_NONE) store_determinants(&h);
-  if (!iterates && task->run->args->quadratic.type != HARK_NONE) store_quadratics(&h);
-  if (!down && !iterates) HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp);
+  if (ridge_iterates(desc)) {
+    store_iterated(&h);
+    return;
+  }
+  if (task->run->args->log_determinant.type != HARK_NONE) store_determinants(&h);
+  if (task->run->args->quadratic.type != HARK_NONE) store_quadratics(&h);
+  if (!down) HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp);
   if (h.context != NULL) {
     hark_parallel_for(h.context, hark_ceil_div(h.sequence->query_count, HARK_RIDGE_TILE), forward_part, &h);
     return;

@@ -55,6 +55,38 @@ static bool solve(ridge_tiles *h, int count) {
   return done;
 }
 
+/* Columns [first, first + count) of out, from alpha in the solver's x, so that sums over keys are f64. */
+typedef struct output_task {
+  const ridge_tiles *h;
+  int first, count;
+} output_task;
+
+static void store_outputs(const ridge_tiles *h, const output_task *task, int64_t row, int r, const double *sums) {
+  float *to = ridge_row(&h->run->args->out, h->sequence, h->head, h->sequence->query_row + row + r) + task->first;
+  for (int c = 0; c < task->count; c++) {
+    to[c] = (float)sums[c * HARK_RIDGE_TILE + r];
+    if (!isfinite(to[c])) hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_RESULT, h->sequence->query_row + row + r, 0);
+  }
+}
+
+/* A tile of queries. */
+static void give_outputs(void *data, int64_t index, int worker) {
+  const output_task *task = data;
+  const int64_t row = index * HARK_RIDGE_TILE;
+  const int count = (int)hark_min(HARK_RIDGE_TILE, task->h->sequence->query_count - row);
+  double sums[RIDGE_SOLVER_COLUMNS * HARK_RIDGE_TILE] = {0};
+  ridge_solver_tile kernels;
+  ridge_tiles h;
+  HARK_ISA(hark_cpu_ridge_join)(task->h, worker, &h);
+  if (!HARK_ISA(hark_cpu_ridge_queries)(&h, row, count)) return; /* trouble is in the record */
+  const ridge_side side = HARK_ISA(hark_cpu_ridge_query_side)(&h, row, count);
+  for (int64_t tile = 0; tile < h.tiles && !hark_cancel_now(h.memory->context); tile++) {
+    HARK_ISA(hark_cpu_ridge_gram)(&h, &side, tile, 0, kernels.of_floats, NULL);
+    HARK_ISA(hark_cpu_ridge_solver_combine)(&h.solver, &kernels, task->count, tile * HARK_RIDGE_TILE, sums);
+  }
+  for (int r = 0; r < count; r++) store_outputs(&h, task, row, r, sums);
+}
+
 bool HARK_ISA(hark_cpu_ridge_iterate_rows)(ridge_tiles *h, float *rows, ptrdiff_t row, int width, double *products) {
   exchange e = {.h = h, .rows = rows, .row = row};
   for (; e.first < width; e.first += h->solver.columns) {
@@ -65,6 +97,9 @@ bool HARK_ISA(hark_cpu_ridge_iterate_rows)(ridge_tiles *h, float *rows, ptrdiff_
     for (int c = 0; c < e.count && products != NULL; c++) products[e.first + c] = product_of(&h->solver, c);
     e.to = false;
     ridge_run(h, h->tiles, exchange_tile, &e);
+    if (h->memory->backward) continue;
+    output_task outputs = {h, e.first, e.count};
+    ridge_run(h, hark_ceil_div(h->sequence->query_count, HARK_RIDGE_TILE), give_outputs, &outputs);
   }
   return true;
 }

@@ -139,6 +139,17 @@ static void turn_doubles(const double *tile, double *out) {
     for (int j = 0; j < HARK_RIDGE_TILE; j++) out[j * HARK_RIDGE_TILE + i] = tile[i * HARK_RIDGE_TILE + j];
 }
 
+/* to[c][lane] += sum over k of tile[k][lane] from[c][k] for 64 rows k from `row` on. */
+void HARK_ISA(hark_cpu_ridge_solver_combine)(const ridge_solver *s, const ridge_solver_tile *kernels, int count, int64_t row, double *to) {
+  for (int c = 0; c < count; c++) {
+    double sums[HARK_RIDGE_TILE] = {0};
+    const int index = 0;
+    const columns at = {1, &index, s->x + c * s->rows, sums, s->rows};
+    (s->wide ? multiply_doubles : multiply_floats)(kernels, &at, row, 0);
+    for (int lane = 0; lane < HARK_RIDGE_TILE; lane++) to[c * HARK_RIDGE_TILE + lane] += sums[lane];
+  }
+}
+
 /* Adds the products of tile (i, j) and of its transpose. */
 static void multiply_tile(const ridge_solver *s, const columns *at, int64_t i, int64_t j) {
   const int64_t above = i * HARK_RIDGE_TILE, right = j * HARK_RIDGE_TILE;

@@ -66,6 +66,10 @@ bool HARK_ISA(hark_cpu_ridge_solver_prepare)(ridge_solver *s);
 /* Solves for the first `count` columns of b. False if a residual is above the tolerance at the end. */
 bool HARK_ISA(hark_cpu_ridge_solver_solve)(ridge_solver *s, int count);
 
+/* to[c][lane] += sum over rows k of a tile of kernels of x[c][k], for the first `count` columns of x and 64 rows from `row` on. `to`:
+ * [count][64]. */
+void HARK_ISA(hark_cpu_ridge_solver_combine)(const ridge_solver *s, const ridge_solver_tile *kernels, int count, int64_t row, double *to);
+
 /* log det M: that of P exactly, and an estimate of log det P^-1 M by Lanczos quadrature with fixed probes. Uses b and x. */
 double HARK_ISA(hark_cpu_ridge_solver_determinant)(ridge_solver *s);
 

@@ -68,11 +68,11 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->seen = carve(&c, true, keys);
   h->solved = carve(&c, true, keys * dvp);
   h->tables = carve(&c, desc->has_log_kernel, 2 * hark_ridge_distances(desc) + 2 * lanes + HARK_LANES);
-  h->panel = carve(&c, !backward, iterates ? lanes * lanes : keys * lanes); /* no column of tiles is solved */
+  h->panel = carve(&c, !backward && !iterates, keys * lanes);
   h->query_rows = carve(&c, true, lanes * dp);
   h->query_lanes = carve(&c, true, lanes * d);
   h->query_squares = carve(&c, true, lanes);
-  h->sums = carve(&c, !backward, lanes * dvp);
+  h->sums = carve(&c, !backward && !iterates, lanes * dvp);
   h->matrix = carve(&c, has_matrix && !iterates, triangle);
   h->kernels = carve(&c, backward, keys * lanes);
   h->pair = carve(&c, has_matrix, 2 * keys * lanes);

@@ -193,7 +193,8 @@ void HARK_ISA(hark_cpu_ridge_add_quadratics)(const ridge_tiles *h);
 /* Plans that iterate (kernel_ridge_conjugate.c). False with a record if a system is not solved. The preconditioner, and alpha and `products`
  * from the values in h->solved. */
 bool HARK_ISA(hark_cpu_ridge_iterate)(ridge_tiles *h);
-/* X <- M^-1 X of `width` columns in rows of `row` numbers. products: NULL, or receives X' M^-1 X of each. */
+/* X <- M^-1 X of `width` columns in rows of `row` numbers. products: NULL, or receives X' M^-1 X of each. In a forward X is V, and out is
+ * stored too. */
 bool HARK_ISA(hark_cpu_ridge_iterate_rows)(ridge_tiles *h, float *rows, ptrdiff_t row, int width, double *products);
 /* Stores the variances of all queries. */
 bool HARK_ISA(hark_cpu_ridge_iterate_variances)(ridge_tiles *h);
