@@ -90,6 +90,9 @@ class AttentionDesc(c.Structure):
         ("has_dlog_determinant", i64),
         ("has_noise", i64),
         ("has_dquadratic", i64),
+        ("solver", i64),
+        ("solver_tolerance", f64),
+        ("solver_iterations", i64),
     ]
 
 
