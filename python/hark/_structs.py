@@ -101,7 +101,7 @@ class AttentionSizes(c.Structure):
 
 
 class AttentionReport(c.Structure):
-    _fields_ = [("pivots", i64), ("item", i64), ("head", i64), ("row", i64), ("amount", f64)]
+    _fields_ = [("pivots", i64), ("item", i64), ("head", i64), ("row", i64), ("amount", f64), ("iterations", i64)]
 
 
 class AttentionArgs(c.Structure):
