@@ -12,8 +12,8 @@ in a cube and one value each.
     factor       hark.attention with solver="factor", at --factor-keys: the largest difference of the two solvers, relative to the largest
                  number
 
-Each is run in its own process; one line of JSON for each: seconds, the process's peak memory (MB), and differences. Needs the Python
-package of hark (HARK_LIBRARY, HARK_PYTHON_LIBRARY and PYTHONPATH, as run.sh sets them), numpy, torch and gpytorch.
+Each is run in its own process; one line of JSON for each: seconds, those of all its threads together, the process's
+peak memory (MB), and differences. Needs the Python package of hark (HARK_LIBRARY, HARK_PYTHON_LIBRARY and PYTHONPATH, as run.sh sets them), numpy, torch and gpytorch.
 """
 
 import argparse
@@ -67,15 +67,17 @@ def of_gpytorch(a, keys, _):
     s = gpytorch.settings
     start = time.perf_counter()
     with torch.no_grad(), s.max_cholesky_size(0), s.eval_cg_tolerance(a.peer_tolerance), s.max_cg_iterations(a.peer_iterations), \
-            s.max_preconditioner_size(0 if a.part > 0 else 256), s.min_preconditioning_size(1), s.skip_posterior_variances(), s.fast_pred_var(False), \
+            s.max_lanczos_quadrature_iterations(min(20, a.peer_iterations)), \
+            s.max_preconditioner_size(0 if a.part > 0 else 256), s.min_preconditioning_size(1), s.skip_posterior_variances(), \
             gpytorch.beta_features.checkpoint_kernel(a.part):
         out = model(q).mean
     return time.perf_counter() - start, out.numpy()
 
 
 def child(compute, a, keys, solver, queue):
+    before = time.process_time()
     seconds, out = compute(a, keys, solver)
-    queue.put((seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, out))
+    queue.put((seconds, time.process_time() - before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, out))
 
 
 def run(compute, a, keys, solver=None):
@@ -93,7 +95,8 @@ def run(compute, a, keys, solver=None):
 
 
 def report(name, keys, result, **more):
-    print(json.dumps({"peer": name, "keys": keys, "seconds": round(result[0], 2), "peak_mb": round(result[1]), **more}), flush=True)
+    print(json.dumps({"peer": name, "keys": keys, "seconds": round(result[0], 2), "processor_seconds": round(result[1], 2),
+                      "peak_mb": round(result[2]), **more}), flush=True)
 
 
 def difference(one, other):
@@ -115,11 +118,11 @@ def main():
     a = parser.parse_args()
     factor, iterated = (run(of_hark, a, a.factor_keys, solver) for solver in ("factor", "conjugate_gradients"))
     report("hark factor", a.factor_keys, factor)
-    report("hark", a.factor_keys, iterated, difference_from_factor=difference(iterated[2], factor[2]))
+    report("hark", a.factor_keys, iterated, difference_from_factor=difference(iterated[3], factor[3]))
     own = run(of_hark, a, a.keys, "conjugate_gradients")
     report("hark", a.keys, own)
     peer = run(of_gpytorch, a, a.keys)
-    report("gpytorch", a.keys, peer, most_iterations=a.peer_iterations, difference_from_hark=difference(peer[2], own[2]))
+    report("gpytorch", a.keys, peer, most_iterations=a.peer_iterations, difference_from_hark=difference(peer[3], own[3]))
 
 
 if __name__ == "__main__":

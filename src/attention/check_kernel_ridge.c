@@ -276,7 +276,17 @@ static void count_causal(const hark_attention_desc *desc, double *seen, double *
   *squares = (to * (to + 1) * (2 * to + 1) - (from - 1) * from * (2 * from - 1)) / 6;
 }
 
+/* With conjugate gradients every solve counts as one iteration, since their number is not known. */
+static double count_iterated(const hark_attention_desc *desc, bool backward) {
+  const double n = (double)desc->key_length, m = (double)desc->query_length, d = (double)desc->head_dim,
+               dv = desc->value_dim == 0 ? d : (double)desc->value_dim;
+  const double solve = n * n * (d / 2 + dv), pairs = m * n * (d + dv), variances = desc->has_dvariance != 0 ? m * n * n : 0;
+  const double total = backward ? 2 * solve + 3 * pairs + 2 * n * n * (d + dv) + 2 * variances : solve + pairs;
+  return 2 * total * (double)desc->batch * (double)desc->heads;
+}
+
 double hark_attention_ridge_operations(const hark_attention_desc *desc, bool backward) {
+  if (desc->solver == HARK_SOLVER_CONJUGATE_GRADIENTS) return count_iterated(desc, backward);
   const double n = (double)desc->key_length, m = (double)desc->query_length, d = (double)desc->head_dim,
                dv = desc->value_dim == 0 ? d : (double)desc->value_dim;
   double pairs = n * m, squares = 0;

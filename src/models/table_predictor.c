@@ -133,7 +133,8 @@ static hark_status take_options(hark_context *context, const hark_regressor_opti
                      "regressor: %" PRId64 " rows of context and %" PRId64 " queries, expected 2 to %d and 1 to %d", out->context_rows,
                      out->query_rows, INT32_MAX / 2, INT32_MAX / 2);
   if (out->solver < HARK_REGRESSOR_SOLVER_AUTOMATIC || out->solver > HARK_REGRESSOR_SOLVER_CONJUGATE_GRADIENTS)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "regressor: solver is %" PRId64 ", expected one of HARK_REGRESSOR_SOLVER_*", out->solver);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "regressor: solver is %" PRId64 ", expected one of HARK_REGRESSOR_SOLVER_*",
+                     out->solver);
   return HARK_OK;
 }
 

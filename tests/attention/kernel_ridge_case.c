@@ -56,9 +56,18 @@ static bool read_word(ridge_problem *p, const char *word) {
   const struct {
     const char *name;
     int64_t *number;
-  } numbers[] = {{"iterations=", &p->iterations}, {"offset=", &p->offset}, {"layout=", &p->layout}, {"seed=", &p->seed},  {"threads=", &p->threads},
-                 {"B", &p->batch},        {"H", &p->heads},        {"K", &p->key_heads}, {"L", &p->queries},
-                 {"S", &p->keys},         {"D", &p->head_dim},     {"V", &p->value_dim}};
+  } numbers[] = {{"iterations=", &p->iterations},
+                 {"offset=", &p->offset},
+                 {"layout=", &p->layout},
+                 {"seed=", &p->seed},
+                 {"threads=", &p->threads},
+                 {"B", &p->batch},
+                 {"H", &p->heads},
+                 {"K", &p->key_heads},
+                 {"L", &p->queries},
+                 {"S", &p->keys},
+                 {"D", &p->head_dim},
+                 {"V", &p->value_dim}};
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
     const size_t length = strlen(numbers[i].name);
     if (strncmp(word, numbers[i].name, length) != 0) continue;
@@ -156,8 +165,7 @@ void ridge_problem_make(const char *text, ridge_problem *out) {
   if (p->dvariance) fill(p, RIDGE_DVARIANCE, p->batch * p->heads * p->queries, &state, -1, 1);
   if (p->determinant) fill(p, RIDGE_DLOG_DETERMINANT, p->batch * p->heads * p->queries, &state, -1, 1);
   if (p->noise) fill(p, RIDGE_NOISE, p->batch * p->heads * p->keys, &state, 0.1, 0.6);
-  for (int64_t i = 0; i < p->count[RIDGE_NOISE] && p->uneven; i++)
-    p->array[RIDGE_NOISE][i] = (double)(float)pow(10, (double)(i % 7) - 3);
+  for (int64_t i = 0; i < p->count[RIDGE_NOISE] && p->uneven; i++) p->array[RIDGE_NOISE][i] = (double)(float)pow(10, (double)(i % 7) - 3);
   if (p->quadratic) fill(p, RIDGE_DQUADRATIC, p->count[RIDGE_DOUT], &state, -1, 1);
   divide(p);
 }

@@ -104,7 +104,8 @@ static void predictions_follow_the_function(void **state) {
   }
   hark_table *const half = table_of(context, PREDICT "--interval 0.5");
   for (int i = 0; i < ASKED; i++) assert_true(fabs(column(half, "upper")[i] - mean[i] - 0.6744898 * deviation[i]) < 1e-5);
-  hark_table *const iterated = table_of(context, PREDICT "--solver conjugate-gradients"), *const factored = table_of(context, PREDICT "--solver factor");
+  hark_table *const iterated = table_of(context, PREDICT "--solver conjugate-gradients"), *const factored =
+                                                                                              table_of(context, PREDICT "--solver factor");
   for (int i = 0; i < ASKED; i++) {
     assert_true(column(factored, "predicted")[i] == mean[i]);
     assert_true(fabs(column(iterated, "predicted")[i] - mean[i]) < 1e-3 && fabs(column(iterated, "deviation")[i] - deviation[i]) < 1e-3);

@@ -220,8 +220,9 @@ static hark_status forward(hark_context *context, const hark_attention_call *run
 static int print(const hark_attention_plan *plan, char *text, size_t size) {
   const int64_t tiles = hark_ceil_div(hark_ridge_most_keys(&plan->desc), HARK_RIDGE_TILE);
   if (ridge_iterates(&plan->desc))
-    return snprintf(text, size, "tiles of %d x %d, lanes %d, %d workers, preconditioner of rank %d, %d right-hand sides at a time", HARK_RIDGE_TILE,
-                    HARK_RIDGE_TILE, HARK_LANES, plan->workers, RIDGE_SOLVER_RANK, ridge_solver_columns(plan->desc.value_dim));
+    return snprintf(text, size, "tiles of %d x %d, lanes %d, %d workers, preconditioner of rank %d, %d right-hand sides at a time",
+                    HARK_RIDGE_TILE, HARK_RIDGE_TILE, HARK_LANES, plan->workers, RIDGE_SOLVER_RANK,
+                    ridge_solver_columns(plan->desc.value_dim));
   const int64_t triangle = tiles * (tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS * (int64_t)sizeof(float);
   return snprintf(text, size, "tiles of %d x %d, lanes %d, %d workers, a triangle of %" PRId64 " bytes a worker, %s in the backward",
                   HARK_RIDGE_TILE, HARK_RIDGE_TILE, HARK_LANES, plan->workers, triangle, ridge_has_matrix(&plan->desc) ? "two" : "one");

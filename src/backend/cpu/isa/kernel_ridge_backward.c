@@ -387,7 +387,8 @@ static void stream_keys(void *data, int64_t tile, int worker) {
     const int64_t above = turned ? other : tile, lanes = turned ? tile : other;
     const ridge_side side = HARK_ISA(hark_cpu_ridge_key_side)(h, lanes);
     stream_matrix(of, above, lanes, matrix);
-    for (int r = 0; other == tile && r < HARK_RIDGE_TILE; r++) h->reciprocal[row + r] += h->seen[row + r] * matrix[r * (HARK_RIDGE_TILE + 1)];
+    for (int r = 0; other == tile && r < HARK_RIDGE_TILE; r++)
+      h->reciprocal[row + r] += h->seen[row + r] * matrix[r * (HARK_RIDGE_TILE + 1)];
     HARK_ISA(hark_cpu_ridge_key_gram)(h, above, lanes, ds, h->rbf ? &apart : NULL);
     weigh(matrix, HARK_RIDGE_TILE, -1.0f, ds, ds);
     const float *products = without_apart(h, &side, above, ds, &apart, copy);

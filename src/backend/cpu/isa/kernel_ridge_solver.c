@@ -11,11 +11,11 @@
 #include "core/cancel.h"
 #include "wide.h"
 
-#define GROUPS 64          /* of tiles in a tournament, at most: an even number */
-#define PART 512           /* rows that are summed together */
-#define BLOCK 4            /* columns in registers */
-#define LEAST_PIVOT 1e-6   /* L ends where no (K - L L')_ii / D_ii is above this */
-#define MOST_RESTARTS 20   /* from residuals of x itself */
+#define GROUPS 64        /* of tiles in a tournament, at most: an even number */
+#define PART 512         /* rows that are summed together */
+#define BLOCK 4          /* columns in registers */
+#define LEAST_PIVOT 1e-6 /* L ends where no (K - L L')_ii / D_ii is above this */
+#define MOST_RESTARTS 20 /* from residuals of x itself */
 
 #if HARK_VECTOR_REGISTERS == 32
 #define VECTORS 4 /* of lanes in registers, with BLOCK columns */
@@ -72,8 +72,8 @@ typedef struct columns {
 } columns;
 
 /* to[c][lane] += sum over k of tile[k][lane] from[c][k]: `vectors` of lanes from `lane` on, `count` columns from `first` on. */
-HARK_SIMD void multiply_block(const bool wide, const int vectors, const int count, const ridge_solver_tile *tile, const columns *at, int first,
-                              int lane, int64_t from_row, int64_t to_row) {
+HARK_SIMD void multiply_block(const bool wide, const int vectors, const int count, const ridge_solver_tile *tile, const columns *at,
+                              int first, int lane, int64_t from_row, int64_t to_row) {
   vd sums[BLOCK][HARK_RIDGE_TILE / HARK_WIDE_LANES];
   const double *from[BLOCK];
   double *to[BLOCK];
@@ -319,9 +319,9 @@ bool HARK_ISA(hark_cpu_ridge_solver_prepare)(ridge_solver *s) {
 /* Numbers of each column that is not done. */
 typedef struct iteration {
   ridge_solver *s;
-  int count, *index;             /* columns that are not done */
+  int count, *index;                 /* columns that are not done */
   double *alpha, *beta, *rho, *norm; /* [columns] each */
-  double *inner;                 /* [columns][rank] */
+  double *inner;                     /* [columns][rank] */
 } iteration;
 
 static double *partial_of(const ridge_solver *s, int64_t part, int column) {
@@ -546,7 +546,8 @@ static void start(iteration *it, int count) {
 static void begin_directions(iteration *it) {
   ridge_solver *s = it->s;
   apply(it, it->rho);
-  for (int c = 0; c < it->count; c++) memcpy(s->p + it->index[c] * s->rows, s->q + it->index[c] * s->rows, (size_t)s->rows * sizeof(double));
+  for (int c = 0; c < it->count; c++)
+    memcpy(s->p + it->index[c] * s->rows, s->q + it->index[c] * s->rows, (size_t)s->rows * sizeof(double));
 }
 
 static iteration iteration_of(ridge_solver *s, int *index) {
@@ -662,9 +663,8 @@ static double log_of_first(int n, double *diagonal, double *beside, double *firs
 
 /* 1 or -1: element i of a probe. */
 static double sign_of(int probe, int64_t i) {
-  const hark_random_stream stream = {.seed = 0x6861726b,
-                                     .micro_step = (uint32_t)probe,
-                                     .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_ATTENTION)};
+  const hark_random_stream stream = {
+      .seed = 0x6861726b, .micro_step = (uint32_t)probe, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_ATTENTION)};
   return hark_random_word(&stream, (uint64_t)i) & 1 ? 1 : -1;
 }
 

@@ -19,10 +19,10 @@
 #include "backend/cpu/cpu.h"
 #include "kernel_ridge_products.h"
 
-#define RIDGE_SOLVER_RANK 256    /* columns of L at most */
-#define RIDGE_SOLVER_COLUMNS 64  /* right-hand sides at a time at most */
-#define RIDGE_SOLVER_PROBES 32   /* random vectors for a log-determinant */
-#define RIDGE_SOLVER_STEPS 128   /* iterations with these at most */
+#define RIDGE_SOLVER_RANK 256   /* columns of L at most */
+#define RIDGE_SOLVER_COLUMNS 64 /* right-hand sides at a time at most */
+#define RIDGE_SOLVER_PROBES 32  /* random vectors for a log-determinant */
+#define RIDGE_SOLVER_STEPS 128  /* iterations with these at most */
 
 /* A tile of kernels, f32 or f64. */
 typedef union ridge_solver_tile {

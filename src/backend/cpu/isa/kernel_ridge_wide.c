@@ -23,11 +23,11 @@ typedef struct wide_head {
   ridge_head h;
   ridge_solver solver;
   const hark_attention_call *run;
-  double *lanes;                  /* tiles of keys transposed: [d][64] each */
-  double *alpha, *products;       /* [m, dv]; [dv]: V'alpha */
-  double *dkeys, *dvalues;        /* [m, d], [m, dv]; backward, as the next line */
-  double *weights, *tile_sums;    /* [columns]; [tiles][2]: trace of dM, and ds times the exponent */
-  int columns;                    /* of the queries' block in the solver: 0 for dV and alpha */
+  double *lanes;               /* tiles of keys transposed: [d][64] each */
+  double *alpha, *products;    /* [m, dv]; [dv]: V'alpha */
+  double *dkeys, *dvalues;     /* [m, d], [m, dv]; backward, as the next line */
+  double *weights, *tile_sums; /* [columns]; [tiles][2]: trace of dM, and ds times the exponent */
+  int columns;                 /* of the queries' block in the solver: 0 for dV and alpha */
 } wide_head;
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
@@ -397,8 +397,7 @@ static bool give_block(wide_head *w, int64_t row, int count, double *partial) {
   }
   if (has_dvariance && !solve(w, count)) return false;
   for (int q = 0; q < count; q++) {
-    w->weights[q] =
-        has_dvariance ? dense_get(&args->dvariance, hark_reference_ridge_statistic(h, row + q)) * exp(h->is.shift) : 0;
+    w->weights[q] = has_dvariance ? dense_get(&args->dvariance, hark_reference_ridge_statistic(h, row + q)) * exp(h->is.shift) : 0;
     if (!give_query(w, row + q, w->weights[q], has_dvariance ? s->x + q * s->rows : NULL, partial)) return false;
   }
   if (has_dvariance) stream(w, count, partial);
