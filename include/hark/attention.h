@@ -61,6 +61,12 @@ typedef enum hark_attention_normalisation {
   HARK_NORMALISATION_STICK_BREAKING
 } hark_attention_normalisation;
 
+/* CME: how the system M x = b of the keys is solved (docs/mathematics/kernel-ridge.md). */
+typedef enum hark_attention_solver {
+  HARK_SOLVER_FACTOR,             /* a Cholesky factor of M; cost O(L^3), memory O(L^2) */
+  HARK_SOLVER_CONJUGATE_GRADIENTS /* preconditioned, M is never stored; cost O(L^2) for each iteration, memory O(L) */
+} hark_attention_solver;
+
 /* What to compute, at most how large. Start from hark_attention_desc_default(). Fields left zero that do not apply must stay zero: a sigma
  * without RBF, a scale with it, a window without WINDOW are refused by name. */
 typedef struct hark_attention_desc {
@@ -122,6 +128,13 @@ typedef struct hark_attention_desc {
   /* 0, or 1 with CME: backwards may carry dquadratic. Full attention then needs no more memory. Causal attention needs L^3 / 3 more
    * multiply-adds for each value feature (L queries and keys). */
   int64_t has_dquadratic;
+  /* CME: a hark_attention_solver, in 64 bits like product_type. HARK_SOLVER_CONJUGATE_GRADIENTS is for long contexts: not causal, no
+   * log_kernel, no dlog_determinant. The reference backend computes its definition, with a factor, for both. */
+  int64_t solver;
+  /* CONJUGATE_GRADIENTS: the residual |M x - b| / |b| that every right-hand side is solved to, above 0 and below 1; 0: 1e-6 for f32, 1e-10
+   * for f64. */
+  double solver_tolerance;
+  int64_t solver_iterations; /* CONJUGATE_GRADIENTS: iterations of one solve at most, from 1; 0: 1000 */
 } hark_attention_desc;
 
 /* f32, dense, exp, softmax; everything else zero. Inline, so that the struct has the size that the caller was built with. */
@@ -167,7 +180,7 @@ HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attentio
 
 /* Useful floating-point operations at the maximum sizes: forward two products over the visible pairs, backward five. Causal counts
  * L(L+1)/2 pairs; HIERARCHICAL counts the Nr^2 pairs of every block, with grid_columns all pairs of cells that meet; CME the products and
- * solves of docs/mathematics/kernel-ridge.md. Contextual positions add the products of a query and the rows of their table that it can
+ * solves of docs/mathematics/kernel-ridge.md, with conjugate gradients one iteration of each solve. Contextual positions add the products of a query and the rows of their table that it can
  * reach, backward three times. The first takes any descriptor whose extents are set; 0 when its struct_size is refused. */
 HARK_API double hark_attention_desc_operations(const hark_attention_desc *desc, bool backward);
 HARK_API double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward);
@@ -189,6 +202,8 @@ typedef struct hark_attention_report {
   int64_t pivots;          /* raised so far */
   int64_t item, head, row; /* of the largest amount: batch item, query head, key row of the item */
   double amount;           /* that was added to the pivot */
+  /* Written only by plans with HARK_SOLVER_CONJUGATE_GRADIENTS: the most iterations of one solve so far. */
+  int64_t iterations;
 } hark_attention_report;
 
 /* Everything that changes from call to call. Zero it, set struct_size, fill what applies; tensors left zero are absent.
@@ -228,7 +243,9 @@ typedef struct hark_attention_report {
  * Errors of forward and backward, each naming item, head and row: HARK_INVALID_ARGUMENT (a ridge, sigma or noise that is not a number in
  * the range of the type; sigma is above 0, and so is the sum of ridge and noise of each visible key), HARK_NOT_FINITE (a visible query, key
  * or value that is no finite number, or a kernel beyond the range of the type, with variance or dvariance also kappa(q, q) G(0): results
- * are then undefined). There is no log_sum_exp. Amounts added to raised pivots are constants to the backward, and a variance that rounding
+ * are then undefined). HARK_SOLVER_CONJUGATE_GRADIENTS: HARK_INVALID_ARGUMENT, with residual and number of iterations, if a residual is
+ * above the tolerance after solver_iterations; the log-determinant is an estimate (its standard error: kernel-ridge.md). There is no
+ * log_sum_exp. Amounts added to raised pivots are constants to the backward, and a variance that rounding
  * made 0 has the gradient of the exact one. A query that sees no key, because all are masked, later or not there (key_lengths 0, an empty
  * range of offsets), has zeros in out, log_determinant and quadratic, and the prior's variance kappa(q, q) G(0); a row of no sequence has
  * zeros in all four.

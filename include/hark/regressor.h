@@ -33,14 +33,22 @@ HARK_API HARK_MUST_CHECK hark_status hark_regressor_describe(hark_context *conte
  * a model of another architecture; it is then 0. */
 HARK_API HARK_MUST_CHECK hark_status hark_regressor_class_count(hark_context *context, const hark_model *model, int64_t *classes);
 
+/* How the systems of kernel ridge attention are solved, in the blocks and in the head (hark_attention_solver). */
+typedef enum hark_regressor_solver {
+  HARK_REGRESSOR_SOLVER_AUTOMATIC, /* a factor for up to 12,288 rows of context, conjugate gradients for more */
+  HARK_REGRESSOR_SOLVER_FACTOR,
+  HARK_REGRESSOR_SOLVER_CONJUGATE_GRADIENTS
+} hark_regressor_solver;
+
 /* Set struct_size to sizeof(hark_regressor_options). */
 typedef struct hark_regressor_options {
   size_t struct_size;
   int64_t context_rows; /* at most in a call; at least 2 */
   int64_t query_rows;   /* the same; at least 1 */
+  int64_t solver;       /* a hark_regressor_solver */
 } hark_regressor_options;
 
-/* Makes a regressor. The model must outlive it. Errors: HARK_INVALID_ARGUMENT (struct_size, a number of rows out of range, a context of
+/* Makes a regressor. The model must outlive it. Errors: HARK_INVALID_ARGUMENT (struct_size, a number of rows or a solver out of range, a context of
  * another backend than the model's), HARK_UNSUPPORTED (a model of another architecture; options of a newer hark are set), HARK_TOO_LARGE,
  * HARK_OUT_OF_MEMORY. When it fails *out is NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_regressor_create(hark_context *context, const hark_model *model,
@@ -58,7 +66,7 @@ typedef struct hark_regressor_table {
 } hark_regressor_table;
 
 /* Writes mean and variance [query_rows, targets] of the targets of every query; the variance includes the noise of an observation.
- * Errors: HARK_INVALID_ARGUMENT (struct_size, a number of rows out of range, a target that is not finite, an infinite input, with scaled
+ * Errors: HARK_INVALID_ARGUMENT (conjugate gradients that do not converge; struct_size, a number of rows out of range, a target that is not finite, an infinite input, with scaled
  * columns a target that is the same in all rows of the context; the message has row and number), HARK_NOT_FINITE (results; context rows
   * that are far apart in scale), HARK_UNSUPPORTED for a model of classes. After an error the results are unchanged or a part of the new
  * ones. */

@@ -37,6 +37,8 @@ def attention(
     ridge_power: float = 0.0,
     bound: float = 0.0,
     unit: bool = False,
+    solver: str = "factor",
+    solver_tolerance: float = 0.0,
     window: Optional[int] = None,
     hierarchy_block: int = 16,
     partition: str = "neighbour",
@@ -76,6 +78,9 @@ def attention(
         ridge, ridge_power, bound, unit
                         cme: lambda, a number or an array [H] or [1]; or c of lambda = c L^p with ridge_power p; what q.k never exceeds;
                         rows are divided by their lengths first
+        solver, solver_tolerance
+                        cme: "factor", or "conjugate_gradients" for long contexts, whose memory grows with the number of keys; the residual
+                        |M x - b| / |b| to which it solves, default 1e-6 (float32) or 1e-10 (float64); not causal, no log_kernel
         window          positions to each side of the query
         hierarchy_block, partition, coarse_query, interpolation
                         hierarchical: tokens of a block (16), "neighbour" or "sibling", "default", "mean", "first" or "exact",
@@ -117,6 +122,8 @@ def attention(
         "ridge_power": ridge_power,
         "bound": bound,
         "unit": unit,
+        "solver": solver,
+        "solver_tolerance": solver_tolerance,
         "window": window,
         "hierarchy_block": hierarchy_block,
         "partition": partition,

@@ -19,6 +19,7 @@ _ENUMS = {
     "partition": ("neighbour", "sibling"),
     "coarse_query": ("default", "mean", "first", "exact"),
     "interpolation": ("constant", "linear"),
+    "solver": ("factor", "conjugate_gradients"),
 }
 ATTENTION_PURPOSE = 3  # HARK_RANDOM_ATTENTION, layer 0
 INPUTS = (
@@ -59,6 +60,8 @@ class Options(NamedTuple):
     dropout: float
     directed_kernel: bool
     grid_columns: int
+    solver: int = 0
+    solver_tolerance: float = 0.0
 
 
 def _word(name: str, value) -> int:
@@ -117,6 +120,8 @@ def options(
     dropout=0.0,
     directed_kernel=False,
     grid_columns=0,
+    solver="factor",
+    solver_tolerance=0.0,
 ) -> Options:
     """Checks words and numbers. Ridge and sigma are numbers here; given as tensors they are None here.
 
@@ -155,6 +160,8 @@ def options(
         _number("dropout", dropout),
         _truth("directed_kernel", directed_kernel),
         _whole("grid_columns", grid_columns),
+        _word("solver", solver),
+        _number("solver_tolerance", solver_tolerance),
     )
 
 
@@ -252,6 +259,8 @@ class Frame:
             "dropout",
             "directed_kernel",
             "grid_columns",
+            "solver",
+            "solver_tolerance",
         ):
             setattr(desc, name, getattr(options, name))
         desc.batch, desc.heads, desc.query_length, desc.head_dim = query
@@ -266,7 +275,8 @@ class Frame:
         desc.has_ridge = "ridge" in layouts
         desc.has_sigma = "sigma" in layouts
         desc.has_noise = "noise" in layouts
-        desc.has_dvariance = desc.has_dlog_determinant = desc.has_dquadratic = statistics
+        desc.has_dvariance = desc.has_dquadratic = statistics
+        desc.has_dlog_determinant = statistics and options.solver == 0
         if "contextual" in layouts:
             desc.contextual_positions = layouts["contextual"][0][1]
         self.desc, self.plan = desc, c_void_p()

@@ -90,6 +90,9 @@ class AttentionDesc(c.Structure):
         ("has_dlog_determinant", i64),
         ("has_noise", i64),
         ("has_dquadratic", i64),
+        ("solver", i64),
+        ("solver_tolerance", f64),
+        ("solver_iterations", i64),
     ]
 
 
@@ -98,7 +101,7 @@ class AttentionSizes(c.Structure):
 
 
 class AttentionReport(c.Structure):
-    _fields_ = [("pivots", i64), ("item", i64), ("head", i64), ("row", i64), ("amount", f64)]
+    _fields_ = [("pivots", i64), ("item", i64), ("head", i64), ("row", i64), ("amount", f64), ("iterations", i64)]
 
 
 class AttentionArgs(c.Structure):

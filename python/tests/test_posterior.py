@@ -43,6 +43,19 @@ def test_closed_form(shape):
             numpy.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11, err_msg=name)
 
 
+def test_conjugate_gradients():
+    query, key, value = tensors()
+    words = {"kernel": "rbf", "sigma": SIGMA, "ridge": RIDGE}
+    expected = hark.posterior(query, key, value, **words)
+    found = hark.posterior(query, key, value, solver="conjugate_gradients", solver_tolerance=1e-12, **words)
+    for name, x, y in zip(found._fields, found, expected):
+        numpy.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11, err_msg=name)
+    with pytest.raises(ValueError, match="causal is set with solver conjugate gradients"):
+        hark.posterior(query, key, value, solver="conjugate_gradients", causal=True, **words)
+    with pytest.raises(ValueError, match="solver is 'lanczos', expected factor or conjugate_gradients"):
+        hark.posterior(query, key, value, solver="lanczos", **words)
+
+
 def test_gradients_are_those_of_differences():
     arrays = [*tensors(), RANDOM.uniform(0.5, 1, (HEADS, 1)), numpy.array([RIDGE])]
     names = ("query", "key", "value", "noise", "ridge")

@@ -29,7 +29,10 @@ static hark_status check_foreign(hark_context *context, const hark_attention_des
                 {"has_dvariance", (double)desc->has_dvariance},
                 {"has_dlog_determinant", (double)desc->has_dlog_determinant},
                 {"has_dquadratic", (double)desc->has_dquadratic},
-                {"has_noise", (double)desc->has_noise}};
+                {"has_noise", (double)desc->has_noise},
+                {"solver", (double)desc->solver},
+                {"solver_tolerance", desc->solver_tolerance},
+                {"solver_iterations", (double)desc->solver_iterations}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].value != 0)
       return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %s with normalisation %s, expected 0: it belongs to cme",
@@ -112,6 +115,39 @@ static hark_status check_similarity(hark_context *context, hark_attention_desc *
   return HARK_OK;
 }
 
+static hark_status refuse_with_solver(hark_context *context, const char *field, const char *reason) {
+  return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is set with solver conjugate gradients, expected 0: %s", field, reason);
+}
+
+#define SOLVER_TOLERANCE_F32 1e-6
+#define SOLVER_TOLERANCE_F64 1e-10
+#define SOLVER_ITERATIONS 1000
+#define MOST_SOLVER_ITERATIONS ((int64_t)1 << 30)
+
+/* Checks the solver's fields and fills in their defaults. */
+static hark_status resolve_solver(hark_context *context, hark_attention_desc *desc) {
+  const bool iterates = desc->solver == HARK_SOLVER_CONJUGATE_GRADIENTS;
+  if (!iterates && desc->solver != HARK_SOLVER_FACTOR)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: solver is %" PRId64 ", expected one of HARK_SOLVER_*", desc->solver);
+  if (!(desc->solver_tolerance >= 0 && desc->solver_tolerance < 1))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: solver_tolerance is %s, expected 0 or a number above 0 and below 1",
+                     HARK_PRINTED(desc->solver_tolerance));
+  if (desc->solver_iterations < 0 || desc->solver_iterations > MOST_SOLVER_ITERATIONS)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: solver_iterations is %" PRId64 ", expected 0 to %" PRId64,
+                     desc->solver_iterations, MOST_SOLVER_ITERATIONS);
+  if (!iterates && (desc->solver_tolerance != 0 || desc->solver_iterations != 0))
+    return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is set with solver factor, expected 0: it belongs to conjugate gradients",
+                     desc->solver_tolerance != 0 ? "solver_tolerance" : "solver_iterations");
+  if (!iterates) return HARK_OK;
+  if (desc->causal) return refuse_with_solver(context, "causal", "every row would have a separate system");
+  if (desc->has_log_kernel) return refuse_with_solver(context, "has_log_kernel", "positional kernels need solver factor");
+  if (desc->has_dlog_determinant != 0)
+    return refuse_with_solver(context, "has_dlog_determinant", "gradients by the log-determinant need solver factor");
+  if (desc->solver_tolerance == 0) desc->solver_tolerance = desc->type == HARK_F64 ? SOLVER_TOLERANCE_F64 : SOLVER_TOLERANCE_F32;
+  if (desc->solver_iterations == 0) desc->solver_iterations = SOLVER_ITERATIONS;
+  return HARK_OK;
+}
+
 hark_status hark_attention_resolve_ridge(hark_context *context, hark_attention_desc *desc) {
   switch (desc->normalisation) {
     case HARK_NORMALISATION_SOFTMAX: return check_foreign(context, desc);
@@ -129,6 +165,7 @@ hark_status hark_attention_resolve_ridge(hark_context *context, hark_attention_d
   if (desc->has_forget) return refuse_field(context, "has_forget", "a kernel with gates is not symmetric");
   HARK_TRY(check_flags(context, desc));
   HARK_TRY(check_ridge(context, desc));
+  HARK_TRY(resolve_solver(context, desc));
   return check_similarity(context, desc);
 }
 
@@ -239,7 +276,17 @@ static void count_causal(const hark_attention_desc *desc, double *seen, double *
   *squares = (to * (to + 1) * (2 * to + 1) - (from - 1) * from * (2 * from - 1)) / 6;
 }
 
+/* With conjugate gradients every solve counts as one iteration, since their number is not known. */
+static double count_iterated(const hark_attention_desc *desc, bool backward) {
+  const double n = (double)desc->key_length, m = (double)desc->query_length, d = (double)desc->head_dim,
+               dv = desc->value_dim == 0 ? d : (double)desc->value_dim;
+  const double solve = n * n * (d / 2 + dv), pairs = m * n * (d + dv), variances = desc->has_dvariance != 0 ? m * n * n : 0;
+  const double total = backward ? 2 * solve + 3 * pairs + 2 * n * n * (d + dv) + 2 * variances : solve + pairs;
+  return 2 * total * (double)desc->batch * (double)desc->heads;
+}
+
 double hark_attention_ridge_operations(const hark_attention_desc *desc, bool backward) {
+  if (desc->solver == HARK_SOLVER_CONJUGATE_GRADIENTS) return count_iterated(desc, backward);
   const double n = (double)desc->key_length, m = (double)desc->query_length, d = (double)desc->head_dim,
                dv = desc->value_dim == 0 ? d : (double)desc->value_dim;
   double pairs = n * m, squares = 0;

@@ -128,7 +128,11 @@ hark_status hark_attention_check_memory(hark_context *context, const hark_attent
   HARK_TRY(backward ? add_gradients(context, &list, args, over) : add_outputs(context, &list, args));
   add_bytes(&list, "workspace", args->workspace, backward ? plan->sizes.backward_workspace : plan->sizes.forward_workspace, true);
   add_bytes(&list, "saved", args->saved, plan->sizes.saved, !backward);
-  if (plan->desc.normalisation == HARK_NORMALISATION_CME && !backward) add_bytes(&list, "report", args->report, sizeof *args->report, true);
+  if (plan->desc.normalisation == HARK_NORMALISATION_CME && !backward) {
+    /* a program that was built with an older hark has a shorter one */
+    const bool iterates = plan->desc.solver == HARK_SOLVER_CONJUGATE_GRADIENTS;
+    add_bytes(&list, "report", args->report, iterates ? sizeof *args->report : offsetof(hark_attention_report, iterations), true);
+  }
   add_inputs(&list, args);
   const int shared = hark_regions_shared(list.regions, list.count, &other);
   if (shared < 0) return HARK_OK;

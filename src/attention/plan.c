@@ -222,6 +222,10 @@ static void print_ridge(text_buffer *buffer, const hark_attention_desc *desc) {
     append_number(buffer, ", ridge ", desc->ridge);
   if (desc->ridge_power != 0) append_number(buffer, " x keys^", desc->ridge_power);
   if (desc->has_noise != 0) append(buffer, ", noise");
+  if (desc->solver == HARK_SOLVER_CONJUGATE_GRADIENTS) {
+    append_number(buffer, ", conjugate gradients to ", desc->solver_tolerance);
+    append(buffer, ", at most %" PRId64 " iterations", desc->solver_iterations);
+  }
 }
 
 int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_t size) {

@@ -181,6 +181,11 @@ static hark_status fail(hark_context *context, hark_type storage, int64_t item, 
       return hark_fail(context, HARK_NOT_FINITE,
                        "attention: log_kernel of head %" PRId64 " is %s at distance %" PRId64 ", expected at most %s", head,
                        HARK_PRINTED(record->value), row, HARK_PRINTED(limit));
+    case HARK_RIDGE_NO_CONVERGENCE:
+      return hark_fail(context, HARK_INVALID_ARGUMENT,
+                       "attention: item %" PRId64 ", head %" PRId64 ": the residual is %.3g after %" PRId64
+                       " iterations of conjugate gradients: a larger ridge, tolerance or number of iterations, or solver factor",
+                       item, head, record->value, row);
     case HARK_RIDGE_KEY_RANGE:
       return hark_fail(context, HARK_NOT_FINITE,
                        "attention: item %" PRId64 ", head %" PRId64 ", key row %" PRId64
@@ -214,6 +219,7 @@ static hark_ridge_record gather(const hark_ridge_record *records, int64_t count)
       all.pivot_row = one->pivot_row;
     }
     all.pivots += one->pivots;
+    all.iterations = hark_max(all.iterations, one->iterations);
   }
   return all;
 }
@@ -234,6 +240,8 @@ hark_status hark_ridge_conclude(hark_context *context, const hark_attention_call
   const hark_ridge_record all = gather(records, run->plan->workers);
   if (reporting && all.pivots > 0)
     add_to_report(&all, run->sequences[all.pivot_system / heads].item, all.pivot_system % heads, run->args->report);
+  if (reporting && run->plan->desc.solver == HARK_SOLVER_CONJUGATE_GRADIENTS && run->args->report != NULL)
+    run->args->report->iterations = hark_max(run->args->report->iterations, all.iterations);
   if (all.kind == HARK_RIDGE_FINE) return HARK_OK;
   return fail(context, run->plan->desc.type, run->sequences[all.system / heads].item, all.system % heads, &all);
 }

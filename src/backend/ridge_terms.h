@@ -42,7 +42,8 @@ typedef enum hark_ridge_kind {
   HARK_RIDGE_BAD_TABLE,
   HARK_RIDGE_BAD_PIVOT,
   HARK_RIDGE_BAD_RESULT,
-  HARK_RIDGE_KEY_RANGE, /* exponents out of range */
+  HARK_RIDGE_NO_CONVERGENCE, /* `row` is the number of iterations, `value` the residual */
+  HARK_RIDGE_KEY_RANGE,      /* exponents out of range */
   HARK_RIDGE_QUERY_RANGE
 } hark_ridge_kind;
 
@@ -92,6 +93,7 @@ typedef struct hark_ridge_record {
   double value;
   hark_ridge_kind kind;
   int64_t pivots, pivot_system, pivot_row;
+  int64_t iterations; /* of conjugate gradients: the most of one solve */
   double amount;
 } hark_ridge_record;
 

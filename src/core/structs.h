@@ -29,7 +29,7 @@
 #define HARK_LEAST_PREDICTION_SHAPE offsetof(hark_prediction_shape, outputs)
 #define HARK_LEAST_PREDICTOR_OPTIONS offsetof(hark_predictor_options, examples)
 #define HARK_LEAST_PREDICTION_INPUT offsetof(hark_prediction_input, chunks)
-#define HARK_LEAST_REGRESSOR_OPTIONS sizeof(hark_regressor_options)
+#define HARK_LEAST_REGRESSOR_OPTIONS offsetof(hark_regressor_options, solver)
 #define HARK_LEAST_REGRESSOR_TABLE sizeof(hark_regressor_table)
 
 /* A struct may report at most so many more bytes than we know: a larger size means that struct_size was never set. */

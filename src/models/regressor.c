@@ -150,6 +150,7 @@ hark_status hark_regressor_plan(hark_context *context, const hark_network *netwo
   desc.key_length = sizes->keys;
   desc.max_sequences = sizes->sequences;
   desc.longest = sizes->longest;
+  if (!smooths(network)) desc.solver = sizes->solver;
   desc.forward_only = !training;
   desc.has_noise = !smooths(network);
   desc.has_dvariance = desc.has_dlog_determinant = desc.has_dquadratic = training && !smooths(network);

@@ -17,12 +17,16 @@
 
 enum { CONTEXT, QUERIES, PARTS };
 
+/* More rows of context are solved by conjugate gradients, if the solver is automatic: a factor takes 600 MB for each thread. */
+#define MOST_FACTOR_ROWS 12288
+
 struct hark_regressor {
   hark_context *context;
   const hark_model *model;
   int64_t inputs, targets; /* of a row */
   int64_t responses;       /* numbers for a target: one for each class, otherwise `targets` */
   int64_t most[PARTS];
+  hark_attention_solver solver;
   hark_attention_plan **plans;
   hark_tape *tape;
   hark_packed_batch read;
@@ -108,7 +112,7 @@ static hark_status pass(hark_regressor *r, hark_value *out) {
 static hark_status make(hark_regressor *r) {
   const int64_t rows = r->most[CONTEXT] + r->most[QUERIES], longest = hark_max(r->most[CONTEXT], r->most[QUERIES]);
   const hark_packed_extents most = {.examples = 1, .tokens = rows, .parts = PARTS, .features = 2 * r->inputs, .responses = r->responses};
-  const hark_pass_sizes sizes = {.batch = 1, .queries = longest, .keys = r->most[CONTEXT], .sequences = 1, .longest = longest};
+  const hark_pass_sizes sizes = {.batch = 1, .queries = longest, .keys = r->most[CONTEXT], .sequences = 1, .longest = longest, .solver = r->solver};
   hark_value out = 0;
   HARK_TRY(make_host(r));
   HARK_TRY(hark_packed_batch_create(r->context, &most, true, &r->read));
@@ -128,6 +132,9 @@ static hark_status take_options(hark_context *context, const hark_regressor_opti
     return hark_fail(context, HARK_INVALID_ARGUMENT,
                      "regressor: %" PRId64 " rows of context and %" PRId64 " queries, expected 2 to %d and 1 to %d", out->context_rows,
                      out->query_rows, INT32_MAX / 2, INT32_MAX / 2);
+  if (out->solver < HARK_REGRESSOR_SOLVER_AUTOMATIC || out->solver > HARK_REGRESSOR_SOLVER_CONJUGATE_GRADIENTS)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "regressor: solver is %" PRId64 ", expected one of HARK_REGRESSOR_SOLVER_*",
+                     out->solver);
   return HARK_OK;
 }
 
@@ -148,6 +155,9 @@ hark_status hark_regressor_create(hark_context *context, const hark_model *model
   r->most[CONTEXT] = options.context_rows;
   r->most[QUERIES] = options.query_rows;
   r->responses = model->network->config.responses;
+  const bool iterates = options.solver == HARK_REGRESSOR_SOLVER_CONJUGATE_GRADIENTS ||
+                        (options.solver == HARK_REGRESSOR_SOLVER_AUTOMATIC && options.context_rows > MOST_FACTOR_ROWS);
+  r->solver = iterates ? HARK_SOLVER_CONJUGATE_GRADIENTS : HARK_SOLVER_FACTOR;
   hark_status status = hark_regressor_describe(context, model, &r->inputs, &r->targets);
   if (status == HARK_OK) status = make(r);
   if (status == HARK_OK)

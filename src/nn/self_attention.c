@@ -201,6 +201,7 @@ static hark_attention_desc describe(const hark_self_attention_spec *spec, hark_t
   desc.dropout = training ? spec->choice.dropout : 0;
   desc.forward_only = !training;
   desc.product_type = training ? sizes->product_type : HARK_NONE;
+  if (spec->normalisation == HARK_NORMALISATION_CME) desc.solver = sizes->solver;
   return desc;
 }
 

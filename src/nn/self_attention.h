@@ -73,6 +73,7 @@ typedef struct hark_pass_sizes {
   int64_t sequences;            /* packed: number of sequences, of `queries` = `keys` tokens in total, in a batch of 1; 0: rectangular */
   int64_t longest;              /* packed: tokens of the longest sequence */
   hark_type product_type;       /* of attention's products in training (hark_attention_desc); set by hark_network_plans_create() */
+  hark_attention_solver solver; /* of kernel ridge attention */
   bool cached;                  /* keys and values are in caches: layers whose cache has its own operator need no plan */
   const struct hark_sequence *sequence; /* whose rows are spread over processes; queries and keys are all rows; or NULL */
 } hark_pass_sizes;

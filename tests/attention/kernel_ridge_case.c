@@ -48,20 +48,35 @@ static bool read_word(ridge_problem *p, const char *word) {
                {"determinant", &p->determinant},
                {"quadratic", &p->quadratic},
                {"noise", &p->noise},
-               {"plain", &p->plain}};
+               {"plain", &p->plain},
+               {"uneven", &p->uneven},
+               {"iterate", &p->iterate}};
   for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
     if (strcmp(word, flags[i].name) == 0) return *flags[i].flag = true;
   const struct {
     const char *name;
     int64_t *number;
-  } numbers[] = {{"offset=", &p->offset}, {"layout=", &p->layout}, {"seed=", &p->seed},  {"threads=", &p->threads},
-                 {"B", &p->batch},        {"H", &p->heads},        {"K", &p->key_heads}, {"L", &p->queries},
-                 {"S", &p->keys},         {"D", &p->head_dim},     {"V", &p->value_dim}};
+  } numbers[] = {{"iterations=", &p->iterations},
+                 {"offset=", &p->offset},
+                 {"layout=", &p->layout},
+                 {"seed=", &p->seed},
+                 {"threads=", &p->threads},
+                 {"B", &p->batch},
+                 {"H", &p->heads},
+                 {"K", &p->key_heads},
+                 {"L", &p->queries},
+                 {"S", &p->keys},
+                 {"D", &p->head_dim},
+                 {"V", &p->value_dim}};
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
     const size_t length = strlen(numbers[i].name);
     if (strncmp(word, numbers[i].name, length) != 0) continue;
     *numbers[i].number = strtoll(word + length, NULL, 10);
-    if (i == 0) p->has_offset = true;
+    if (numbers[i].number == &p->offset) p->has_offset = true;
+    return true;
+  }
+  if (strncmp(word, "tolerance=", 10) == 0) {
+    p->tolerance = strtod(word + 10, NULL);
     return true;
   }
   if (strncmp(word, "ridge=", 6) != 0) return false;
@@ -150,6 +165,7 @@ void ridge_problem_make(const char *text, ridge_problem *out) {
   if (p->dvariance) fill(p, RIDGE_DVARIANCE, p->batch * p->heads * p->queries, &state, -1, 1);
   if (p->determinant) fill(p, RIDGE_DLOG_DETERMINANT, p->batch * p->heads * p->queries, &state, -1, 1);
   if (p->noise) fill(p, RIDGE_NOISE, p->batch * p->heads * p->keys, &state, 0.1, 0.6);
+  for (int64_t i = 0; i < p->count[RIDGE_NOISE] && p->uneven; i++) p->array[RIDGE_NOISE][i] = (double)(float)pow(10, (double)(i % 7) - 3);
   if (p->quadratic) fill(p, RIDGE_DQUADRATIC, p->count[RIDGE_DOUT], &state, -1, 1);
   divide(p);
 }
@@ -195,6 +211,9 @@ hark_attention_desc ridge_problem_desc(const ridge_problem *p, hark_type type) {
   desc.has_dlog_determinant = p->determinant;
   desc.has_dquadratic = p->quadratic;
   desc.has_noise = p->noise;
+  desc.solver = p->iterate ? HARK_SOLVER_CONJUGATE_GRADIENTS : HARK_SOLVER_FACTOR;
+  desc.solver_tolerance = p->tolerance;
+  desc.solver_iterations = p->iterations;
   return desc;
 }
 

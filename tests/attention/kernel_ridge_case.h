@@ -8,8 +8,8 @@
  * learned (one of each for all heads), power (lambda = c L^0.75), mask (by key), perhead (the mask differs by head), lengths, ragged,
  * segments, offset=N, layout=0|1, accumulate, ridge=X, equal (every key twice), far (queries and keys a
  * thousand sigmas from the origin), roomy (a plan for more), dvariance, determinant, quadratic (gradients by the variance, by the
- * log-determinant and by the quadratic form of the values), noise (of each key), plain (a forward of out alone, and a backward that may
- * fail), seed=N, threads=N.
+ * log-determinant and by the quadratic form of the values), noise (of each key), uneven (noise of 1e-3 to 1e3), plain (a forward of out
+ * alone, and a backward that may fail), iterate (conjugate gradients), tolerance=X, iterations=N (of them), seed=N, threads=N.
  */
 #ifndef HARK_TESTS_ATTENTION_KERNEL_RIDGE_CASE_H
 #define HARK_TESTS_ATTENTION_KERNEL_RIDGE_CASE_H
@@ -53,10 +53,10 @@ extern const char *const ridge_array_names[RIDGE_ARRAYS];
 
 typedef struct ridge_problem {
   char text[ATTENTION_CASE_BYTES];
-  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, offset, layout, seed, threads, distances, sequences;
+  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, offset, layout, seed, threads, distances, sequences, iterations;
   bool causal, rbf, unit, bound, kernel, shared, per_head, learned, power, mask, mask_heads, lengths, ragged, segments, has_offset,
-      accumulate, equal, roomy, far, dvariance, determinant, quadratic, noise, plain;
-  double ridge, sigma, scale;
+      accumulate, equal, roomy, far, dvariance, determinant, quadratic, noise, plain, uneven, iterate;
+  double ridge, sigma, scale, tolerance;
   double *array[RIDGE_ARRAYS]; /* inputs, NULL where absent; all of them f32 numbers */
   int64_t count[RIDGE_ARRAYS];
   uint8_t *hidden; /* [B, H or 1, 1, Lk], 0 hides */

@@ -264,6 +264,36 @@ static double loss_of_ridge(const attention_problem *p, const double values[3], 
   return sum;
 }
 
+/* Results and gradients by conjugate gradients are those of the factor. */
+static void test_solver(void **state) {
+  static const char *const names[] = {"out", "variance", "log_determinant", "quadratic", "dq", "dk", "dv", "dridge", "dsigma"};
+  enum { NAMES = sizeof names / sizeof names[0] };
+  const char *const words[] = {
+      "--normalisation cme --kernel rbf --ridge 0.5 --sigma 1.25",
+      "--normalisation cme --kernel rbf --ridge 0.5 --sigma 1.25 --solver conjugate-gradients --solver-tolerance 1e-12"};
+  attention_problem p;
+  hark_tensor tensors[2][NAMES];
+  (void)state;
+  attention_problem_make("dense:B2,H2,L6,S70,D3", &p);
+  attend_write_problem(HARK_F64, &p);
+  for (int solver = 0; solver < 2; solver++) {
+    char output[ATTEND_OUTPUT_BYTES];
+    hark_safetensors *file;
+    if (attend(words[solver], output) != 0) fail_msg("%s", output);
+    assert_int_equal(hark_safetensors_open(attend_context, attend_output, &file), HARK_OK);
+    for (int i = 0; i < NAMES; i++) tensors[solver][i] = attend_load(file, names[i], HARK_F64);
+    hark_safetensors_close(attend_context, &file);
+  }
+  for (int i = 0; i < NAMES; i++) {
+    for (int64_t j = 0; j < hark_tensor_count(&tensors[0][i]); j++) {
+      const double have = attend_number(&tensors[1][i], j), want = attend_number(&tensors[0][i], j);
+      if (!(fabs(have - want) <= 1e-9 * (1 + fabs(want)))) fail_msg("%s %d is %.12g, expected %.12g", names[i], (int)j, have, want);
+    }
+    for (int solver = 0; solver < 2; solver++) hark_tensor_destroy(attend_context, &tensors[solver][i]);
+  }
+  attention_problem_free(&p);
+}
+
 static void test_ridge(void **state) {
   (void)state;
   const double step = 1e-3;
@@ -431,6 +461,9 @@ static void test_refused_options(void **state) {
       {"--normalisation cme --ridge 1 --dropout 0.5", "dropout with normalisation cme"},
       {"--normalisation cme --ridge 1 --positional 'window(w=3)'", "not positive definite"},
       {"--normalisation cme --ridge 1 --positional t5", "not positive definite"},
+      {"--normalisation cme --ridge 1 --solver conjugate-gradients --causal", "causal is set with solver conjugate gradients"},
+      {"--normalisation cme --ridge 1 --solver-tolerance 0.1", "it needs --solver conjugate-gradients (currently factor)"},
+      {"--solver factor", "--solver: has no effect here, it needs --normalisation cme (currently softmax)"},
       {"--normalisation cme --ridge 1 --scale -2", "scale is -2 with normalisation cme"},
       {"--normalisation cme --ridge 1 --scale -16777217", "scale is -16777217 with normalisation cme"},
       {"--positional 'decay(l=3)+'", "number 1: positional kernel, column 12: found the end"},
@@ -709,6 +742,7 @@ int main(void) {
       cmocka_unit_test(test_sigma_gradient_of_distant_pairs),
       cmocka_unit_test(test_sigma_gradient_beside_a_far_key),
       cmocka_unit_test(test_ridge),
+      cmocka_unit_test(test_solver),
       cmocka_unit_test(test_posterior),
       cmocka_unit_test(test_forward_alone),
       cmocka_unit_test(test_results_that_are_not_finite),

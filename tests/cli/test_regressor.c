@@ -104,6 +104,14 @@ static void predictions_follow_the_function(void **state) {
   }
   hark_table *const half = table_of(context, PREDICT "--interval 0.5");
   for (int i = 0; i < ASKED; i++) assert_true(fabs(column(half, "upper")[i] - mean[i] - 0.6744898 * deviation[i]) < 1e-5);
+  hark_table *const iterated = table_of(context, PREDICT "--solver conjugate-gradients"), *const factored =
+                                                                                              table_of(context, PREDICT "--solver factor");
+  for (int i = 0; i < ASKED; i++) {
+    assert_true(column(factored, "predicted")[i] == mean[i]);
+    assert_true(fabs(column(iterated, "predicted")[i] - mean[i]) < 1e-3 && fabs(column(iterated, "deviation")[i] - deviation[i]) < 1e-3);
+  }
+  hark_table_close(context, (hark_table *[]){factored});
+  hark_table_close(context, (hark_table *[]){iterated});
   hark_table_close(context, (hark_table *[]){half});
   hark_table_close(context, (hark_table *[]){table});
   test_setup_close(context);
@@ -149,6 +157,10 @@ static void the_library_predicts_the_same(void **state) {
   assert_int_equal(hark_regressor_run(regressor, &rows, mean, variance), HARK_INVALID_ARGUMENT);
   assert_non_null(strstr(hark_context_message(context), "target 0 of row 1 of the context is not finite"));
   hark_regressor_destroy(&regressor);
+  hark_regressor_options other = options;
+  other.solver = 3;
+  assert_int_equal(hark_regressor_create(context, model, &other, &regressor), HARK_INVALID_ARGUMENT);
+  assert_non_null(strstr(hark_context_message(context), "solver is 3"));
   hark_predictor *predictor = NULL;
   assert_int_equal(hark_predictor_create(context, model, NULL, &predictor), HARK_UNSUPPORTED);
   hark_model_destroy(context, &model);

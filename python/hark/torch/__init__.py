@@ -29,6 +29,8 @@ def attention(
     ridge_power=0.0,
     bound=0.0,
     unit=False,
+    solver="factor",
+    solver_tolerance=0.0,
     window=None,
     hierarchy_block=16,
     partition="neighbour",
@@ -94,6 +96,8 @@ def attention(
         dropout,
         directed_kernel,
         grid_columns,
+        solver,
+        solver_tolerance,
     )
     tensors = (query, key, value, mask, attention_bias, log_kernel, forget, hierarchical_bias, query_mask, ridges, sigmas, contextual)
     with_rows = return_log_sum_exp or return_variance

@@ -15,7 +15,7 @@ _HOSTS = ", ".join(f"Tensor? {name}" for name in core.HOST)
 _WORDS = (
     "str structure, bool causal, str normalisation, str kernel, float? scale, float? sigma_number, float? ridge_number, float ridge_power, "
     "float bound, bool unit, int? window, int? hierarchy_block, str partition, str coarse_query, str interpolation, int? query_offset, "
-    "float dropout, bool directed_kernel, int grid_columns"
+    "float dropout, bool directed_kernel, int grid_columns, str solver, float solver_tolerance"
 )
 TENSORS, HOSTS, WORDS = len(core.INPUTS), len(core.HOST), _WORDS.count(",") + 1
 TABLES = (5, 7, 9, 10, 11)  # of heads, without a batch dimension
@@ -263,7 +263,7 @@ def _backward_vmap(info, dims, *arguments):
 torch.library.register_autocast("hark::attention", "cpu", torch.float32, lib=library)
 
 
-_FLOATS = {"scale": 4, "sigma": 5, "ridge": 6, "ridge_power": 7, "bound": 8, "dropout": 16}
+_FLOATS = {"scale": 4, "sigma": 5, "ridge": 6, "ridge_power": 7, "bound": 8, "dropout": 16, "solver_tolerance": 20}
 _WHOLE = {"window": 10, "hierarchy_block": 11, "query_offset": 15, "grid_columns": 18}
 
 
@@ -276,7 +276,8 @@ def words(given):
     for name, i in _WHOLE.items():
         if result[i] is not None:
             result[i] = core._whole(name, result[i])
-    for name, i in (("structure", 0), ("normalisation", 2), ("kernel", 3), ("partition", 12), ("coarse_query", 13), ("interpolation", 14)):
+    enums = {"structure": 0, "normalisation": 2, "kernel": 3, "partition": 12, "coarse_query": 13, "interpolation": 14, "solver": 19}
+    for name, i in enums.items():
         core._word(name, result[i])
     for name, i in (("causal", 1), ("unit", 9), ("directed_kernel", 17)):
         result[i] = core._truth(name, result[i])

@@ -24,6 +24,10 @@ typedef struct ridge_head {
 /* Doubles of one worker's memory, for the forward alone; the backward adds hark_reference_ridge_more(). */
 hark_status hark_reference_ridge_doubles(hark_context *context, const hark_attention_desc *desc, size_t *out);
 
+/* Reads and checks, without a factor. `factor`: numbers between the arrays before it and those after. */
+bool hark_reference_ridge_read(const hark_attention_call *run, int64_t sequence, int64_t head, int64_t factor, double *memory,
+                               hark_ridge_record *record, ridge_head *out);
+
 /* Reads, checks and factorises. False after trouble, which is in the record. */
 bool hark_reference_ridge_factorise(const hark_attention_call *run, int64_t sequence, int64_t head, double *memory,
                                     hark_ridge_record *record, ridge_head *out);
@@ -52,6 +56,15 @@ typedef struct ridge_memory {
   size_t per_worker; /* doubles */
 } ridge_memory;
 ridge_memory hark_reference_ridge_memory(hark_context *context, const hark_attention_call *run, bool backward);
+
+/* Gradients of one kernel value: of rows x and y, added to dx and dy; of sigma and log_kernel, to `partial`. */
+void hark_reference_ridge_kernel_gradient(const ridge_head *h, double dkernel, const double *x, const double *y, int64_t distance,
+                                          double *dx, double *dy, double *partial);
+/* Adds the gradient by a given row. If unit rows are requested, `row` is its unit vector. */
+void hark_reference_ridge_store_row(const ridge_head *h, const hark_tensor *given, int64_t first, const double *row, const double *gradient,
+                                    const hark_tensor *to, int64_t to_first, bool add);
+/* Stores dkey and dvalue. `first`: the first head of its key head; the other heads of the group add to its gradients. */
+void hark_reference_ridge_store_keys(const ridge_head *h, const double *dkeys, const double *dvalues, bool first);
 
 hark_status hark_reference_ridge_backward_doubles(hark_context *context, const hark_attention_desc *desc, size_t *out);
 hark_status hark_reference_ridge_backward(hark_context *context, const hark_attention_call *run);

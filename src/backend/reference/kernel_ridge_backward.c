@@ -39,8 +39,8 @@ hark_status hark_reference_ridge_backward_doubles(hark_context *context, const h
 }
 
 /* Gradients of one kernel value: of rows x and y, added to dx and dy. */
-static void kernel_gradient(const ridge_head *h, double dkernel, const double *x, const double *y, int64_t distance, double *dx, double *dy,
-                            double *partial) {
+void hark_reference_ridge_kernel_gradient(const ridge_head *h, double dkernel, const double *x, const double *y, int64_t distance,
+                                          double *dx, double *dy, double *partial) {
   const double exponent = hark_reference_ridge_exponent(h, x, y), log_kernel = hark_reference_ridge_log_kernel(h, distance);
   const double ds = dkernel * exp(exponent + log_kernel);
   const bool rbf = h->at.desc->kernel == HARK_KERNEL_RBF;
@@ -54,8 +54,8 @@ static void kernel_gradient(const ridge_head *h, double dkernel, const double *x
 }
 
 /* Adds the gradient by a given row. If unit rows are requested, `row` is its unit vector. */
-static void store_row(const ridge_head *h, const hark_tensor *given, int64_t first, const double *row, const double *gradient,
-                      const hark_tensor *to, int64_t to_first, bool add) {
+void hark_reference_ridge_store_row(const ridge_head *h, const hark_tensor *given, int64_t first, const double *row, const double *gradient,
+                                    const hark_tensor *to, int64_t to_first, bool add) {
   const int64_t d = h->at.desc->head_dim;
   double squares = 0, along = 0;
   for (int64_t c = 0; c < d; c++) {
@@ -96,12 +96,13 @@ static void backward_row(const ridge_head *h, int64_t row, double *dmatrix, doub
     for (int64_t c = 0; c < dv && has_dout; c++) dvalues[i * dv + c] += weight[i] * dense_get(&args->dout, dout + c);
     for (int64_t j = 0; j <= i; j++) dmatrix[i * m + j] -= (weight[i] * db[j] + db[i] * weight[j]) / 2 - dvariance * weight[i] * weight[j];
     const int64_t distance = position > h->place[i] ? position - h->place[i] : h->place[i] - position;
-    kernel_gradient(h, db[i] - 2 * dvariance * weight[i], h->query, h->key + i * d, distance, dquery, dkeys + i * d, partial);
+    hark_reference_ridge_kernel_gradient(h, db[i] - 2 * dvariance * weight[i], h->query, h->key + i * d, distance, dquery, dkeys + i * d,
+                                         partial);
   }
-  if (dvariance != 0) kernel_gradient(h, dvariance, h->query, h->query, 0, dquery, dquery, partial);
+  if (dvariance != 0) hark_reference_ridge_kernel_gradient(h, dvariance, h->query, h->query, 0, dquery, dquery, partial);
   if (args->dquery.type != HARK_NONE)
-    store_row(h, &args->query, dense_query_index(&h->at, &args->query, row), h->query, dquery, &args->dquery,
-              dense_query_index(&h->at, &args->dquery, row), args->accumulate & HARK_ACCUMULATE_QUERY);
+    hark_reference_ridge_store_row(h, &args->query, dense_query_index(&h->at, &args->query, row), h->query, dquery, &args->dquery,
+                                   dense_query_index(&h->at, &args->dquery, row), args->accumulate & HARK_ACCUMULATE_QUERY);
 }
 
 /* dV += 2 dquad a and dM -= dquad a a^T of a row's quadratic forms, which were multiplied by e^-shift. */
@@ -149,10 +150,35 @@ static void matrix_gradients(const ridge_head *h, const double *dmatrix, double 
     trace += dmatrix[i * m + i];
     hark_ridge_give_noise(h->at.args, h->at.sequence, h->at.head, h->place[i], &h->is, dmatrix[i * m + i]);
     for (int64_t j = 0; j <= i; j++)
-      kernel_gradient(h, (i == j ? 1 : 2) * dmatrix[i * m + j], h->key + i * d, h->key + j * d, h->place[i] - h->place[j], dkeys + i * d,
-                      dkeys + j * d, partial);
+      hark_reference_ridge_kernel_gradient(h, (i == j ? 1 : 2) * dmatrix[i * m + j], h->key + i * d, h->key + j * d,
+                                           h->place[i] - h->place[j], dkeys + i * d, dkeys + j * d, partial);
   }
   partial[0] += trace * exp(-h->is.shift) * hark_ridge_slope(h->at.desc, hark_max(m, 1));
+}
+
+void hark_reference_ridge_store_keys(const ridge_head *h, const double *dkeys, const double *dvalues, bool first) {
+  const hark_attention_args *args = h->at.args;
+  const int64_t d = h->at.desc->head_dim, dv = h->at.desc->value_dim, m = h->keys;
+  const bool add_key = !first || (args->accumulate & HARK_ACCUMULATE_KEY), add_value = !first || (args->accumulate & HARK_ACCUMULATE_VALUE);
+  int64_t visible = 0;
+  for (int64_t i = 0; i < h->at.sequence->key_count; i++) {
+    const int64_t dk = args->dkey.type != HARK_NONE ? dense_key_index(&h->at, &args->dkey, i) : 0;
+    const int64_t dvalue = args->dvalue.type != HARK_NONE ? dense_key_index(&h->at, &args->dvalue, i) : 0;
+    const bool seen = visible < m && h->place[visible] == i;
+    if (args->dkey.type != HARK_NONE) {
+      if (seen)
+        hark_reference_ridge_store_row(h, &args->key, dense_key_index(&h->at, &args->key, i), h->key + visible * d, dkeys + visible * d,
+                                       &args->dkey, dk, add_key);
+      else if (!add_key)
+        for (int64_t c = 0; c < d; c++) dense_put(&args->dkey, dk + c, 0);
+    }
+    if (args->dvalue.type != HARK_NONE) {
+      for (int64_t c = 0; c < dv && (seen || !add_value); c++)
+        dense_put(&args->dvalue, dvalue + c,
+                  (add_value ? dense_get(&args->dvalue, dvalue + c) : 0) + (seen ? dvalues[visible * dv + c] : 0));
+    }
+    visible += seen;
+  }
 }
 
 /* One query head of a sequence. `first`: the first head of its key head; the other heads of the group add to its gradients. */
@@ -175,26 +201,7 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
     quadratic_gradients(&h, row, dmatrix, dvalues);
   if (args->dlog_determinant.type != HARK_NONE) determinant_gradients(&h, dmatrix);
   matrix_gradients(&h, dmatrix, dkeys, partial);
-  const bool add_key = !first || (args->accumulate & HARK_ACCUMULATE_KEY), add_value = !first || (args->accumulate & HARK_ACCUMULATE_VALUE);
-  int64_t visible = 0;
-  for (int64_t i = 0; i < h.at.sequence->key_count; i++) {
-    const int64_t dk = args->dkey.type != HARK_NONE ? dense_key_index(&h.at, &args->dkey, i) : 0;
-    const int64_t dvalue = args->dvalue.type != HARK_NONE ? dense_key_index(&h.at, &args->dvalue, i) : 0;
-    const bool seen = visible < m && h.place[visible] == i;
-    if (args->dkey.type != HARK_NONE) {
-      if (seen)
-        store_row(&h, &args->key, dense_key_index(&h.at, &args->key, i), h.key + visible * d, dkeys + visible * d, &args->dkey, dk,
-                  add_key);
-      else if (!add_key)
-        for (int64_t c = 0; c < d; c++) dense_put(&args->dkey, dk + c, 0);
-    }
-    if (args->dvalue.type != HARK_NONE) {
-      for (int64_t c = 0; c < dv && (seen || !add_value); c++)
-        dense_put(&args->dvalue, dvalue + c,
-                  (add_value ? dense_get(&args->dvalue, dvalue + c) : 0) + (seen ? dvalues[visible * dv + c] : 0));
-    }
-    visible += seen;
-  }
+  hark_reference_ridge_store_keys(&h, dkeys, dvalues, first);
 }
 
 /* A key head over a slice of sequences. */

@@ -191,15 +191,15 @@ void hark_reference_ridge_solve_transposed(const ridge_head *h, int64_t n, doubl
   }
 }
 
-bool hark_reference_ridge_factorise(const hark_attention_call *run, int64_t sequence, int64_t head, double *memory,
-                                    hark_ridge_record *record, ridge_head *h) {
+bool hark_reference_ridge_read(const hark_attention_call *run, int64_t sequence, int64_t head, int64_t factor, double *memory,
+                               hark_ridge_record *record, ridge_head *h) {
   const hark_attention_desc *desc = &run->plan->desc;
   const int64_t length = hark_ridge_most_keys(desc), d = desc->head_dim, dv = desc->value_dim;
   *h = (ridge_head){.at = hark_dense_head(run, NULL, sequence, head), .record = record, .system = sequence * desc->heads + head};
   h->key = memory;
   h->value = h->key + length * d;
   h->factor = h->value + length * dv;
-  h->solved = h->factor + length * length;
+  h->solved = h->factor + factor;
   for (int i = 0; i < 6; i++) h->rows[i] = h->solved + length * (dv + i);
   h->place = (int64_t *)(void *)(h->rows[5] + length);
   h->added = h->rows[5] + 2 * length;
@@ -210,7 +210,13 @@ bool hark_reference_ridge_factorise(const hark_attention_call *run, int64_t sequ
     if (!hark_ridge_added(&h->is, desc->type, hark_ridge_noise(run->args, h->at.sequence, head, h->place[i]), h->system,
                           h->at.sequence->key_row + h->place[i], record, &h->added[i]))
       return false;
-  if (!fill(h)) return false;
+  return true;
+}
+
+bool hark_reference_ridge_factorise(const hark_attention_call *run, int64_t sequence, int64_t head, double *memory,
+                                    hark_ridge_record *record, ridge_head *h) {
+  const int64_t length = hark_ridge_most_keys(&run->plan->desc), dv = run->plan->desc.value_dim;
+  if (!hark_reference_ridge_read(run, sequence, head, length * length, memory, record, h) || !fill(h)) return false;
   factorise(h);
   if (record->system == h->system) return false; /* a pivot is not finite */
   for (int64_t i = 0; i < h->keys; i++) {        /* U = R^-1 V */

@@ -35,6 +35,12 @@ static const hark_option options[] = {
      CME},
     {"ridge-power", "ridge-power", HARK_OPTION_FLOAT, AT(ridge_power), "0", "[0, 1]", NULL, "P",
      "P in the ridge lambda = c n^P; 0: lambda = c; not with --causal", CME},
+    {"solver", "solver", HARK_OPTION_ENUM, AT(solver), "factor", "factor|conjugate-gradients", NULL, NULL,
+     "how the system of the keys is solved; factor: memory grows with the square of their number; conjugate-gradients, for long contexts: "
+     "memory grows with their number; not with --causal",
+     CME},
+    {"solver-tolerance", "solver-tolerance", HARK_OPTION_FLOAT, AT(solver_tolerance), "0", "[0, 1)", NULL, NULL,
+     "the residual |M x - b| / |b| to which systems are solved; 0: 1e-6 for f32, 1e-10 for f64", CME ", solver conjugate-gradients"},
     {"bound", "bound", HARK_OPTION_FLOAT, AT(bound), "0", "[0, inf)", NULL, "C",
      "a number that q.k never exceeds; it is subtracted from q.k before the exponential, so that exponents stay in range; results do not "
      "change",
@@ -138,6 +144,8 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
     desc.has_sigma = t->sigma.type != HARK_NONE;
     if (!desc.has_ridge) desc.ridge = v->ridge;
     desc.ridge_power = v->ridge_power;
+    desc.solver = v->solver == HARK_ATTEND_CONJUGATE_GRADIENTS ? HARK_SOLVER_CONJUGATE_GRADIENTS : HARK_SOLVER_FACTOR;
+    desc.solver_tolerance = v->solver_tolerance;
     desc.bound = v->bound;
     desc.unit = v->unit;
     desc.has_noise = t->noise.type != HARK_NONE;

@@ -11,12 +11,13 @@
 enum { HARK_ATTEND_DENSE, HARK_ATTEND_WINDOW, HARK_ATTEND_HIERARCHICAL };
 enum { HARK_ATTEND_EXP, HARK_ATTEND_RBF };
 enum { HARK_ATTEND_SOFTMAX, HARK_ATTEND_CME, HARK_ATTEND_STICK_BREAKING };
+enum { HARK_ATTEND_FACTOR, HARK_ATTEND_CONJUGATE_GRADIENTS };
 
 typedef struct hark_attend_values {
   const char *input, *output, *backend;
-  int structure, kernel, normalisation, rotary_pairs, rotary_scaling, partition, coarse_query, interpolation;
+  int structure, kernel, normalisation, solver, rotary_pairs, rotary_scaling, partition, coarse_query, interpolation;
   bool causal, has_query_offset, unit, directed_kernel;
-  double scale, sigma, rotary, rotary_fraction, rotary_factor, dropout, ridge, ridge_power, bound;
+  double scale, sigma, rotary, rotary_fraction, rotary_factor, dropout, ridge, ridge_power, bound, solver_tolerance;
   int64_t window, hierarchy_block, grid_columns, query_offset, rotary_context, seed, threads;
   hark_string_list positional;
 } hark_attend_values;

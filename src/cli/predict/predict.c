@@ -9,7 +9,7 @@ typedef struct predict_values {
   const char *checkpoint, *output;
   const char *context, *query, *target, *figure; /* of regressors */
   double interval;
-  int part, tokens;
+  int part, tokens, solver;
   bool unlabelled;
   int64_t limit;
 } predict_values;
@@ -34,6 +34,9 @@ static const hark_option options[] = {
     {"figure", "figure", HARK_OPTION_STRING, AT(figure), "", NULL, NULL, "FILE",
      "regressors of one input: draw predictions and intervals as SVG, or as PNG if FILE ends in .png", "query given"},
     {"interval", "interval", HARK_OPTION_FLOAT, AT(interval), "0.9", "(0, 1)", NULL, NULL, "regressors: probability of the intervals",
+     "query given"},
+    {"solver", "solver", HARK_OPTION_ENUM, AT(solver), "automatic", "automatic|factor|conjugate-gradients", NULL, NULL,
+     "regressors: how systems of kernel ridge attention are solved; automatic: conjugate gradients for more than 12,288 rows of context",
      "query given"},
     {"output", "output o", HARK_OPTION_STRING, AT(output), STANDARD_OUTPUT, NULL, NULL, "FILE", "file to write", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
@@ -163,7 +166,8 @@ static hark_status run(hark_invocation *call) {
                                       .query = values->query,
                                       .target = values->target,
                                       .figure = values->figure,
-                                      .interval = values->interval};
+                                      .interval = values->interval,
+                                      .solver = values->solver};
   hark_opened_run opened;
   if (hark_command_names_model(call)) return predict_by_file(call, config, &tables);
   hark_status status = hark_command_open_run(call, config, values->checkpoint, &opened);

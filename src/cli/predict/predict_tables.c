@@ -261,7 +261,7 @@ static hark_status check_figure(const prediction *p) {
 
 static hark_status predict(prediction *p) {
   const int64_t n = p->context->rows, m = p->query->rows;
-  const hark_regressor_options options = {.struct_size = sizeof options, .context_rows = n, .query_rows = m};
+  const hark_regressor_options options = {.struct_size = sizeof options, .context_rows = n, .query_rows = m, .solver = p->settings->solver};
   if (n < 2)
     return hark_fail(p->call->context, HARK_BAD_FILE, "%s: 1 row, expected at least 2 rows whose targets are known", p->context->path);
   HARK_TRY(make_numbers(p));

@@ -9,6 +9,7 @@ typedef struct hark_predict_tables {
   const char *target;                   /* names of columns, separated by commas */
   const char *figure;                   /* path; "": none */
   double interval;                      /* probability of the intervals, in (0, 1) */
+  int solver;                           /* a hark_regressor_solver */
 } hark_predict_tables;
 
 /* Writes a row for every row of the query: means, deviations and intervals of the targets, and the targets if the query has them.

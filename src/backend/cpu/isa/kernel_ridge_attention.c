@@ -116,6 +116,21 @@ static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
   return args->variance.type == HARK_NONE || store_variance(h, row, count, explained);
 }
 
+/* The statistics of a plan that iterates; out has been stored. */
+static void store_iterated(ridge_tiles *h) {
+  const hark_attention_args *args = h->run->args;
+  const int64_t queries = h->sequence->query_count;
+  const double gain = exp(-h->is.shift);
+  for (int64_t row = 0; row < queries && args->quadratic.type != HARK_NONE; row++)
+    for (int64_t c = 0; c < h->desc->value_dim; c++)
+      ridge_row(&args->quadratic, h->sequence, h->head, h->sequence->query_row + row)[c] = (float)(gain * h->products[c]);
+  if (args->variance.type != HARK_NONE && !HARK_ISA(hark_cpu_ridge_iterate_variances)(h)) return;
+  if (args->log_determinant.type == HARK_NONE) return;
+  const double determinant = HARK_ISA(hark_cpu_ridge_iterate_determinant)(h);
+  float *out = ridge_statistic(h, &args->log_determinant, 0);
+  for (int64_t row = 0; row < queries; row++) out[row] = (float)determinant;
+}
+
 /* 2 sum of log U_ii over the keys that a row sees, one more row after the other. Kernels were divided by e^shift. */
 static void store_determinants(const ridge_tiles *h) {
   float *out = ridge_statistic(h, &h->run->args->log_determinant, 0);
@@ -169,6 +184,10 @@ static void forward_head(void *data, int64_t index, int worker) {
   const bool down = goes_down(task->run);
   ridge_tiles h;
   if (!HARK_ISA(hark_cpu_ridge_begin)(task->shared, task->run, &task->memory, index / desc->heads, index % desc->heads, worker, &h)) return;
+  if (ridge_iterates(desc)) {
+    store_iterated(&h);
+    return;
+  }
   if (task->run->args->log_determinant.type != HARK_NONE) store_determinants(&h);
   if (task->run->args->quadratic.type != HARK_NONE) store_quadratics(&h);
   if (!down) HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp);
@@ -200,6 +219,10 @@ static hark_status forward(hark_context *context, const hark_attention_call *run
 
 static int print(const hark_attention_plan *plan, char *text, size_t size) {
   const int64_t tiles = hark_ceil_div(hark_ridge_most_keys(&plan->desc), HARK_RIDGE_TILE);
+  if (ridge_iterates(&plan->desc))
+    return snprintf(text, size, "tiles of %d x %d, lanes %d, %d workers, preconditioner of rank %d, %d right-hand sides at a time",
+                    HARK_RIDGE_TILE, HARK_RIDGE_TILE, HARK_LANES, plan->workers, RIDGE_SOLVER_RANK,
+                    ridge_solver_columns(plan->desc.value_dim));
   const int64_t triangle = tiles * (tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS * (int64_t)sizeof(float);
   return snprintf(text, size, "tiles of %d x %d, lanes %d, %d workers, a triangle of %" PRId64 " bytes a worker, %s in the backward",
                   HARK_RIDGE_TILE, HARK_RIDGE_TILE, HARK_LANES, plan->workers, triangle, ridge_has_matrix(&plan->desc) ? "two" : "one");

@@ -332,22 +332,99 @@ static void full_matrix(const panel *at, bool last) {
   if (last || at->lane > 0) HARK_ISA(hark_cpu_ridge_add_outer)(h, h->tiles, at->lane + HARK_RIDGE_TILE, h->weights);
 }
 
+/* Columns w of a panel of `count` queries: M^-1 kappa(K, Q). */
+static bool solve_panel(ridge_tiles *h, float *w, ptrdiff_t w_row, int count) {
+  if (ridge_iterates(h->desc)) return HARK_ISA(hark_cpu_ridge_iterate_rows)(h, w, w_row, count, NULL);
+  HARK_ISA(hark_cpu_ridge_solve)(h, h->tiles, w, w_row, HARK_RIDGE_TILE);
+  HARK_ISA(hark_cpu_ridge_solve_back)(h, h->tiles, w, w_row, HARK_RIDGE_TILE);
+  return true;
+}
+
+/* ---- plans that iterate: tiles of M and of dM are computed when they are needed, and not stored ---- */
+
+/* The rows of which -2 dM consists: weights NULL: dV alpha' + alpha dV'; otherwise w diag(weights) w' of the columns in h->pair, twice. */
+typedef struct stream {
+  const ridge_tiles *h;
+  const float *weights;
+} stream;
+
+/* Tile (i, j) of -2 dM, i <= j. */
+static void stream_matrix(const stream *of, int64_t i, int64_t j, float *matrix) {
+  const ridge_tiles *h = of->h;
+  const int64_t row = i * HARK_RIDGE_TILE, lane = j * HARK_RIDGE_TILE, dv = h->desc->value_dim;
+  const ptrdiff_t pair_row = 2 * HARK_RIDGE_TILE;
+  if (of->weights == NULL) {
+    product_of_rows(h, h->dvalues + row * h->dvp, h->lanes_solved + lane * dv, false, matrix, HARK_RIDGE_TILE);
+    product_of_rows(h, h->solved + row * h->dvp, h->lanes_dvalues + lane * dv, true, matrix, HARK_RIDGE_TILE);
+    return;
+  }
+  float turned[HARK_RIDGE_TILE_FLOATS];
+  hark_pack_transposed(h->pair + lane * pair_row, pair_row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 2.0f, turned);
+  for (int k = 0; k < HARK_RIDGE_TILE; k++) hark_ridge_row_times(turned + (ptrdiff_t)k * HARK_RIDGE_TILE, of->weights[k], HARK_RIDGE_TILE);
+  const hark_ridge_product p = {.a = turned,
+                                .a_row = HARK_RIDGE_TILE,
+                                .b = h->pair + row * pair_row,
+                                .b_row = pair_row,
+                                .b_step = 1,
+                                .c = matrix,
+                                .c_row = HARK_RIDGE_TILE,
+                                .rows = HARK_RIDGE_TILE,
+                                .depth = HARK_RIDGE_TILE,
+                                .width = HARK_RIDGE_TILE};
+  hark_ridge_store(&p);
+}
+
+/* Adds the gradients of a tile of keys from all tiles of M with these keys, and those of its diagonal. */
+static void stream_keys(void *data, int64_t tile, int worker) {
+  const stream *of = data;
+  const ridge_tiles *h = of->h;
+  const int64_t row = tile * HARK_RIDGE_TILE;
+  float matrix[HARK_RIDGE_TILE_FLOATS], ds[HARK_RIDGE_TILE_FLOATS], copy[HARK_RIDGE_TILE_FLOATS];
+  ridge_apart apart;
+  (void)worker;
+  for (int64_t other = 0; other < h->tiles && !hark_cancel_now(h->memory->context); other++) {
+    const bool turned = other < tile;
+    const int64_t above = turned ? other : tile, lanes = turned ? tile : other;
+    const ridge_side side = HARK_ISA(hark_cpu_ridge_key_side)(h, lanes);
+    stream_matrix(of, above, lanes, matrix);
+    for (int r = 0; other == tile && r < HARK_RIDGE_TILE; r++)
+      h->reciprocal[row + r] += h->seen[row + r] * matrix[r * (HARK_RIDGE_TILE + 1)];
+    HARK_ISA(hark_cpu_ridge_key_gram)(h, above, lanes, ds, h->rbf ? &apart : NULL);
+    weigh(matrix, HARK_RIDGE_TILE, -1.0f, ds, ds);
+    const float *products = without_apart(h, &side, above, ds, &apart, copy);
+    if (products != ds)
+      h->apart_along[tile] += 0.5 * HARK_ISA(hark_cpu_ridge_give_apart)(h, &side, above, ds, &apart, turned, h->apart_dkeys + row * h->dp);
+    if (h->rbf) (turned ? add_lanes : add_rows)(products, h->key_sums + row);
+    spread(products, turned, h->key_rows + other * HARK_RIDGE_TILE * h->dp, h->dp, h->dp, h->dkeys + row * h->dp);
+  }
+}
+
+/* dM of the variances of a panel. */
+static void stream_variances(const panel *at, int count) {
+  float weights[HARK_RIDGE_TILE] = {0};
+  for (int r = 0; r < count; r++) weights[r] = -at->dvariance[r];
+  stream of = {at->h, weights};
+  ridge_run(at->h, at->h->tiles, stream_keys, &of);
+}
+
 static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, double *along) {
   panel at = {.h = h,
               .first = row + h->sequence->offset,
               .tiles = h->tiles,
               .partial = partial,
               .side = HARK_ISA(hark_cpu_ridge_query_side)(h, row, count),
-              .lane = (int)(row % (2 * HARK_RIDGE_TILE))};
+              .lane = ridge_iterates(h->desc) ? 0 : (int)(row % (2 * HARK_RIDGE_TILE))};
   const ptrdiff_t pair_row = 2 * HARK_RIDGE_TILE;
   if (!take_queries(h, row, count)) return false;
   read_dvariance(&at, row, count);
   if (at.has_dvariance) {
     ridge_run(h, h->tiles, full_fill, &at);
-    HARK_ISA(hark_cpu_ridge_solve)(h, h->tiles, h->pair + at.lane, pair_row, HARK_RIDGE_TILE);
-    HARK_ISA(hark_cpu_ridge_solve_back)(h, h->tiles, h->pair + at.lane, pair_row, HARK_RIDGE_TILE);
+    if (!solve_panel(h, h->pair + at.lane, pair_row, count)) return false;
     ridge_run(h, h->tiles, full_give, &at);
-    full_matrix(&at, row + count == h->sequence->query_count);
+    if (ridge_iterates(h->desc))
+      stream_variances(&at, count);
+    else
+      full_matrix(&at, row + count == h->sequence->query_count);
   } else {
     ridge_run(h, h->tiles, full_keys, &at);
   }
@@ -518,9 +595,14 @@ static void matrix_keys(void *data, int64_t tile, int worker) {
 /* Returns the part of <k, dk> from differences. */
 static double matrix_gradients(const ridge_tiles *h, double *partial) {
   panel at = {.h = h, .tiles = h->tiles, .partial = partial};
+  stream of = {.h = h};
   double trace = 0, along = 0;
-  ridge_run(h, h->tiles, matrix_column, &at);
-  ridge_run(h, h->tiles, matrix_keys, &at);
+  if (ridge_iterates(h->desc)) {
+    ridge_run(h, h->tiles, stream_keys, &of);
+  } else {
+    ridge_run(h, h->tiles, matrix_column, &at);
+    ridge_run(h, h->tiles, matrix_keys, &at);
+  }
   for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) trace -= 0.5 * (double)h->reciprocal[i]; /* half of the diagonal of 2 dM */
   for (int64_t i = 0; i < h->keys; i++)
     if (h->seen[i] != 0) hark_ridge_give_noise(h->run->args, h->sequence, h->head, i, &h->is, -0.5 * (double)h->reciprocal[i]);
@@ -538,6 +620,14 @@ typedef struct backward_task {
   hark_context *shared; /* NULL: one thread per key head of a slice */
 } backward_task;
 
+/* dV <- M^-1 dalpha. */
+static bool solve_values(ridge_tiles *h) {
+  if (ridge_iterates(h->desc)) return HARK_ISA(hark_cpu_ridge_iterate_rows)(h, h->dvalues, h->dvp, (int)h->desc->value_dim, NULL);
+  HARK_ISA(hark_cpu_ridge_solve)(h, h->tiles, h->dvalues, h->dvp, h->dvp);
+  HARK_ISA(hark_cpu_ridge_solve_back)(h, h->tiles, h->dvalues, h->dvp, h->dvp);
+  return true;
+}
+
 static void backward_head(const backward_task *task, int64_t sequence, int64_t head, bool first, int worker, double *partial) {
   ridge_tiles h;
   if (!HARK_ISA(hark_cpu_ridge_begin)(task->shared, task->run, &task->memory, sequence, head, worker, &h)) return;
@@ -545,15 +635,17 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
   const bool has_dquadratic = args->dquadratic.type != HARK_NONE, has_ddeterminant = args->dlog_determinant.type != HARK_NONE;
   const bool causal = h.desc->causal;
   const int64_t keys = h.tiles * HARK_RIDGE_TILE;
+  const bool iterates = ridge_iterates(h.desc);
   if (!causal && args->dvariance.type == HARK_NONE && !has_ddeterminant) h.matrix = NULL;
+  if (iterates) clear(h.reciprocal, keys);
   clear(h.dkeys, keys * h.dp);
   clear(h.dvalues, keys * h.dvp);
   clear(h.key_sums, keys);
   if (h.rbf) clear(h.apart_dkeys, keys * h.dp);
   if (h.rbf) memset(h.apart_along, 0, (size_t)h.tiles * sizeof *h.apart_along);
   clear(h.distances, (int64_t)2 * HARK_RIDGE_TILE);
-  if (h.matrix != NULL) clear(h.matrix, h.tiles * (h.tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS);
-  if (!causal) HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp); /* alpha */
+  if (h.matrix != NULL && !iterates) clear(h.matrix, h.tiles * (h.tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS);
+  if (!causal && !iterates) HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp); /* alpha */
   double along = 0;
   for (int64_t row = 0; row < h.sequence->query_count && !hark_cancel_now(task->memory.context); row += HARK_RIDGE_TILE) {
     const int count = (int)hark_min(HARK_RIDGE_TILE, h.sequence->query_count - row);
@@ -562,8 +654,7 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
   if (has_ddeterminant) HARK_ISA(hark_cpu_ridge_give_determinants)(&h);
   if (causal && has_dquadratic) HARK_ISA(hark_cpu_ridge_give_prefixes)(&h);
   if (!causal) {
-    HARK_ISA(hark_cpu_ridge_solve)(&h, h.tiles, h.dvalues, h.dvp, h.dvp);
-    HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.dvalues, h.dvp, h.dvp);
+    if (!solve_values(&h)) return;
     if (has_dquadratic) HARK_ISA(hark_cpu_ridge_add_quadratics)(&h); /* -2 dM += 2 alpha diag(g) alpha' */
     turn_tiles(&h, h.solved, h.lanes_solved);
     turn_tiles(&h, h.dvalues, h.lanes_dvalues);

@@ -37,17 +37,26 @@ static void carve_places(carver *c, bool needed, int64_t tiles, int64_t features
   places->given = carve(c, needed, tiles * HARK_RIDGE_TILE * features);
 }
 
+static void carve_solver(carver *c, int64_t keys, int64_t value_dim, ridge_tiles *h) {
+  const int columns = ridge_solver_columns(value_dim);
+  const size_t doubles = HARK_ISA(hark_cpu_ridge_solver_carve)(keys, columns, NULL, &h->solver);
+  double *memory = (double *)(void *)carve(c, true, 2 * (int64_t)doubles);
+  (void)HARK_ISA(hark_cpu_ridge_solver_carve)(keys, columns, memory, &h->solver);
+  h->products = (double *)(void *)carve(c, true, 2 * value_dim);
+}
+
 size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool backward, float *memory, ridge_tiles *h) {
   const int64_t tiles = hark_ceil_div(hark_ridge_most_keys(desc), HARK_RIDGE_TILE), keys = tiles * HARK_RIDGE_TILE, lanes = HARK_RIDGE_TILE;
   const int64_t triangle = tiles * (tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS;
   const int64_t dp = (int)hark_padded(desc->head_dim), dvp = (int)hark_padded(desc->value_dim), d = desc->head_dim, dv = desc->value_dim;
   const bool rbf = desc->kernel == HARK_KERNEL_RBF;
   const int64_t apart = (int64_t)(sizeof(ridge_apart) / sizeof(float));
+  const bool iterates = ridge_iterates(desc);
   const bool has_matrix = backward && ridge_has_matrix(desc), full_backward = backward && !desc->causal;
   carver c = {memory, 0};
   h->dp = (int)dp;
   h->dvp = (int)dvp;
-  h->factor = carve(&c, true, triangle);
+  h->factor = carve(&c, !iterates, triangle);
   h->reciprocal = carve(&c, true, keys);
   h->added = carve(&c, desc->has_noise != 0, keys);
   h->key_rows = carve(&c, true, keys * dp);
@@ -59,12 +68,12 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->seen = carve(&c, true, keys);
   h->solved = carve(&c, true, keys * dvp);
   h->tables = carve(&c, desc->has_log_kernel, 2 * hark_ridge_distances(desc) + 2 * lanes + HARK_LANES);
-  h->panel = carve(&c, !backward, keys * lanes);
+  h->panel = carve(&c, !backward && !iterates, keys * lanes);
   h->query_rows = carve(&c, true, lanes * dp);
   h->query_lanes = carve(&c, true, lanes * d);
   h->query_squares = carve(&c, true, lanes);
-  h->sums = carve(&c, !backward, lanes * dvp);
-  h->matrix = carve(&c, has_matrix, triangle);
+  h->sums = carve(&c, !backward && !iterates, lanes * dvp);
+  h->matrix = carve(&c, has_matrix && !iterates, triangle);
   h->kernels = carve(&c, backward, keys * lanes);
   h->pair = carve(&c, has_matrix, 2 * keys * lanes);
   h->turned = carve(&c, has_matrix, 2 * HARK_RIDGE_TILE_FLOATS);
@@ -81,10 +90,11 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->lanes_solved = carve(&c, full_backward, keys * dv);
   h->lanes_dvalues = carve(&c, full_backward, keys * dv);
   h->panel_apart = (ridge_apart *)(void *)carve(&c, backward && rbf, tiles * apart);
-  h->matrix_apart = (ridge_apart *)(void *)carve(&c, backward && rbf, tiles * (tiles + 1) / 2 * apart);
+  h->matrix_apart = (ridge_apart *)(void *)carve(&c, backward && rbf && !iterates, tiles * (tiles + 1) / 2 * apart);
   h->apart_dquery = carve(&c, backward && rbf, lanes * dp);
   h->apart_dkeys = carve(&c, backward && rbf, keys * dp);
   h->apart_along = (double *)(void *)carve(&c, backward && rbf, 2 * tiles);
+  if (iterates) carve_solver(&c, keys, dv, h);
   return c.used;
 }
 
@@ -467,6 +477,7 @@ bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_
   h->shift2 = (float)(h->is.shift * (double)HARK_LOG2_E);
   if (desc->has_log_kernel) h->table = mirror_table(h);
   if (!read_keys(h) || (h->added != NULL && !read_noise(h)) || !keys_in_range(h)) return false;
+  if (ridge_iterates(desc)) return HARK_ISA(hark_cpu_ridge_iterate)(h);
   HARK_ISA(hark_cpu_ridge_factorise)(h);
   return record->system != h->system && !hark_cancel_now(memory->context); /* a pivot is not finite */
 }

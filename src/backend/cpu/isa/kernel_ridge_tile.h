@@ -15,6 +15,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/ridge_terms.h"
 #include "kernel_ridge_products.h"
+#include "kernel_ridge_solver.h"
 
 /* Columns of a solve that a thread processes at a time, if threads share a head. */
 #define RIDGE_BLOCK_LANES 32
@@ -69,6 +70,8 @@ typedef struct ridge_tiles {
   float centre_square;         /* scale2 / 2 |centre|^2 */
   ridge_places key_places, query_places;
   float *solved;         /* X or alpha, [n][dvp] */
+  ridge_solver solver;   /* of a plan that iterates, which has no factor */
+  double *products;      /* the same: V' M^-1 V of each column, [dv] */
   float *tables, *panel; /* panel: [n][64], one column of tiles */
   float *query_rows, *query_lanes, *query_squares;
   float *sums; /* forward: [64][dvp] */
@@ -91,6 +94,9 @@ typedef struct ridge_tiles {
 static inline bool ridge_has_matrix(const hark_attention_desc *desc) {
   return desc->causal || desc->has_dvariance != 0 || desc->has_dlog_determinant != 0;
 }
+
+/* True if systems are solved by conjugate gradients, without a factor. */
+static inline bool ridge_iterates(const hark_attention_desc *desc) { return desc->solver == HARK_SOLVER_CONJUGATE_GRADIENTS; }
 
 /* Runs tasks of a head, which threads may share. */
 static inline void ridge_run(const ridge_tiles *h, int64_t count, hark_task *task, void *data) {
@@ -183,6 +189,16 @@ void HARK_ISA(hark_cpu_ridge_give_determinants)(const ridge_tiles *h);
 void HARK_ISA(hark_cpu_ridge_give_prefixes)(const ridge_tiles *h);
 /* dV += alpha diag(g), half of the contribution of dquadratic if all rows see all keys; alpha is in h->solved. */
 void HARK_ISA(hark_cpu_ridge_add_quadratics)(const ridge_tiles *h);
+
+/* Plans that iterate (kernel_ridge_conjugate.c). False with a record if a system is not solved. The preconditioner, and alpha and `products`
+ * from the values in h->solved. */
+bool HARK_ISA(hark_cpu_ridge_iterate)(ridge_tiles *h);
+/* X <- M^-1 X of `width` columns in rows of `row` numbers. products: NULL, or receives X' M^-1 X of each. In a forward X is V, and out is
+ * stored too. */
+bool HARK_ISA(hark_cpu_ridge_iterate_rows)(ridge_tiles *h, float *rows, ptrdiff_t row, int width, double *products);
+/* Stores the variances of all queries. */
+bool HARK_ISA(hark_cpu_ridge_iterate_variances)(ridge_tiles *h);
+double HARK_ISA(hark_cpu_ridge_iterate_determinant)(ridge_tiles *h);
 
 hark_status HARK_ISA(hark_cpu_ridge_backward)(hark_context *context, const hark_attention_call *run);
 

@@ -9,7 +9,7 @@
 
 bool HARK_ISA(hark_cpu_has)(void); /* in isas.c, compiled without this instruction set */
 extern const hark_attention_algorithm HARK_ISA(hark_cpu_dense), HARK_ISA(hark_cpu_hierarchical), HARK_ISA(hark_cpu_kernel_ridge),
-    HARK_ISA(hark_cpu_grid);
+    HARK_ISA(hark_cpu_kernel_ridge_wide), HARK_ISA(hark_cpu_grid);
 extern const hark_cpu_isa HARK_ISA(hark_cpu_isa);
 
 static const hark_backend_kernel kernels[] = {
@@ -40,8 +40,9 @@ static const hark_backend_kernel kernels[] = {
     {"sum_squares", HARK_ISA(hark_cpu_sum_squares_forward), NULL},
 };
 
-static const hark_attention_algorithm *const attention[] = {&HARK_ISA(hark_cpu_dense), &HARK_ISA(hark_cpu_hierarchical),
-                                                            &HARK_ISA(hark_cpu_grid), &HARK_ISA(hark_cpu_kernel_ridge), NULL};
+static const hark_attention_algorithm *const attention[] = {
+    &HARK_ISA(hark_cpu_dense),        &HARK_ISA(hark_cpu_hierarchical),      &HARK_ISA(hark_cpu_grid),
+    &HARK_ISA(hark_cpu_kernel_ridge), &HARK_ISA(hark_cpu_kernel_ridge_wide), NULL};
 
 const hark_cpu_isa HARK_ISA(hark_cpu_isa) = {
     .name = TEXT(HARK_ISA_NAME),
