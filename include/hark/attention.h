@@ -180,8 +180,9 @@ HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attentio
 
 /* Useful floating-point operations at the maximum sizes: forward two products over the visible pairs, backward five. Causal counts
  * L(L+1)/2 pairs; HIERARCHICAL counts the Nr^2 pairs of every block, with grid_columns all pairs of cells that meet; CME the products and
- * solves of docs/mathematics/kernel-ridge.md, with conjugate gradients one iteration of each solve. Contextual positions add the products of a query and the rows of their table that it can
- * reach, backward three times. The first takes any descriptor whose extents are set; 0 when its struct_size is refused. */
+ * solves of docs/mathematics/kernel-ridge.md, with conjugate gradients one iteration of each solve. Contextual positions add the products
+ * of a query and the rows of their table that it can reach, backward three times. The first takes any descriptor whose extents are set; 0
+ * when its struct_size is refused. */
 HARK_API double hark_attention_desc_operations(const hark_attention_desc *desc, bool backward);
 HARK_API double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward);
 

@@ -48,9 +48,9 @@ typedef struct hark_regressor_options {
   int64_t solver;       /* a hark_regressor_solver */
 } hark_regressor_options;
 
-/* Makes a regressor. The model must outlive it. Errors: HARK_INVALID_ARGUMENT (struct_size, a number of rows or a solver out of range, a context of
- * another backend than the model's), HARK_UNSUPPORTED (a model of another architecture; options of a newer hark are set), HARK_TOO_LARGE,
- * HARK_OUT_OF_MEMORY. When it fails *out is NULL. */
+/* Makes a regressor. The model must outlive it. Errors: HARK_INVALID_ARGUMENT (struct_size, a number of rows or a solver out of range, a
+ * context of another backend than the model's), HARK_UNSUPPORTED (a model of another architecture; options of a newer hark are set),
+ * HARK_TOO_LARGE, HARK_OUT_OF_MEMORY. When it fails *out is NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_regressor_create(hark_context *context, const hark_model *model,
                                                            const hark_regressor_options *options, hark_regressor **out);
 /* Frees it and sets *regressor to NULL. NULL and a pointer to NULL are allowed. */
@@ -66,10 +66,10 @@ typedef struct hark_regressor_table {
 } hark_regressor_table;
 
 /* Writes mean and variance [query_rows, targets] of the targets of every query; the variance includes the noise of an observation.
- * Errors: HARK_INVALID_ARGUMENT (conjugate gradients that do not converge; struct_size, a number of rows out of range, a target that is not finite, an infinite input, with scaled
- * columns a target that is the same in all rows of the context; the message has row and number), HARK_NOT_FINITE (results; context rows
-  * that are far apart in scale), HARK_UNSUPPORTED for a model of classes. After an error the results are unchanged or a part of the new
- * ones. */
+ * Errors: HARK_INVALID_ARGUMENT (struct_size, a number of rows out of range, a target that is not finite, an infinite input, with scaled
+ * columns a target that is the same in all rows of the context; the message has row and number; conjugate gradients that do not converge),
+ * HARK_NOT_FINITE (results; context rows that are far apart in scale), HARK_UNSUPPORTED for a model of classes. After an error the results
+ * are unchanged or a part of the new ones. */
 HARK_API HARK_MUST_CHECK hark_status hark_regressor_run(hark_regressor *regressor, const hark_regressor_table *table, float *mean,
                                                         float *variance);
 

@@ -112,7 +112,8 @@ static hark_status pass(hark_regressor *r, hark_value *out) {
 static hark_status make(hark_regressor *r) {
   const int64_t rows = r->most[CONTEXT] + r->most[QUERIES], longest = hark_max(r->most[CONTEXT], r->most[QUERIES]);
   const hark_packed_extents most = {.examples = 1, .tokens = rows, .parts = PARTS, .features = 2 * r->inputs, .responses = r->responses};
-  const hark_pass_sizes sizes = {.batch = 1, .queries = longest, .keys = r->most[CONTEXT], .sequences = 1, .longest = longest, .solver = r->solver};
+  const hark_pass_sizes sizes = {
+      .batch = 1, .queries = longest, .keys = r->most[CONTEXT], .sequences = 1, .longest = longest, .solver = r->solver};
   hark_value out = 0;
   HARK_TRY(make_host(r));
   HARK_TRY(hark_packed_batch_create(r->context, &most, true, &r->read));

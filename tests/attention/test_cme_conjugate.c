@@ -26,7 +26,7 @@ static const struct {
     {"cme:B1,H2,L45,S90,D5,rbf,far,ragged,iterate,dvariance,noise", 1e-9, 1e-3},
     {"cme:B3,H2,L11,D4,lengths,heads,rbf,iterate,dvariance", 1e-9, 1e-4},
     {"cme:B2,H3,L99,D4,segments,learned,iterate,quadratic,noise", 1e-9, 1e-4},
-    {"cme:B1,H1,L70,S700,D5,V3,rbf,iterate,heads,dvariance,quadratic,ridge=0.05,tolerance=1e-12", 1e-9, 1e-3},
+    {"cme:B1,H1,L40,S400,D5,V3,rbf,iterate,heads,dvariance,quadratic,ridge=0.05,tolerance=1e-12", 1e-9, 1e-3},
     {"cme:B1,H1,L30,S641,D16,V70,rbf,iterate,ridge=0.1", 1e-8, 1e-4},
     {"cme:B1,H1,L30,S600,D4,unit,iterate,heads,ridge=0.5", 1e-6, 1e-2},
     {"cme:B1,H1,L20,S500,D5,V2,rbf,iterate,noise,uneven,ridge=0.001,tolerance=1e-12", 1e-8, 2e-2},
@@ -92,7 +92,7 @@ static void test_reference(void **state) {
 }
 
 static void test_threads(void **state) {
-  static const char *const texts[] = {"cme:B1,H1,L70,S700,D5,V3,rbf,iterate,learned,dvariance,quadratic,noise,threads=1",
+  static const char *const texts[] = {"cme:B1,H1,L40,S400,D5,V3,rbf,iterate,learned,dvariance,quadratic,noise,threads=1",
                                       "cme:B1,H2,L70,S300,D5,V3,iterate,learned,quadratic,mask,threads=1"};
   (void)state;
   for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++)

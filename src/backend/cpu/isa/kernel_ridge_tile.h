@@ -190,8 +190,8 @@ void HARK_ISA(hark_cpu_ridge_give_prefixes)(const ridge_tiles *h);
 /* dV += alpha diag(g), half of the contribution of dquadratic if all rows see all keys; alpha is in h->solved. */
 void HARK_ISA(hark_cpu_ridge_add_quadratics)(const ridge_tiles *h);
 
-/* Plans that iterate (kernel_ridge_conjugate.c). False with a record if a system is not solved. The preconditioner, and alpha and `products`
- * from the values in h->solved. */
+/* Plans that iterate (kernel_ridge_conjugate.c). False with a record if a system is not solved. The first computes the preconditioner, and
+ * alpha and `products` from the values in h->solved. */
 bool HARK_ISA(hark_cpu_ridge_iterate)(ridge_tiles *h);
 /* X <- M^-1 X of `width` columns in rows of `row` numbers. products: NULL, or receives X' M^-1 X of each. In a forward X is V, and out is
  * stored too. */
