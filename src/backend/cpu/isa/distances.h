@@ -16,6 +16,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "backend/cpu/simd.h"
