@@ -1,6 +1,7 @@
 #!/bin/sh
-# Regressors by softmax attention and by kernel ridge attention, trained on the same tables for the same number of steps with five seeds, and
-# evaluated with different numbers of rows of context. One line of JSON for each run and number: seed, kind, rows, and the line of hark eval.
+# Regressors by softmax attention and by kernel ridge attention, trained on the same tables for the same number of steps with five seeds,
+# and evaluated with different numbers of rows of context. One line of JSON for each run and number: seed, kind, rows, and the line of hark
+# eval.
 #
 #     sh bench/regressor-attention.sh BUILD FOLDER [SEEDS] [STEPS]
 #

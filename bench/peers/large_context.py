@@ -12,8 +12,9 @@ in a cube and one value each.
     factor       hark.attention with solver="factor", at --factor-keys: the largest difference of the two solvers, relative to the largest
                  number
 
-Each is run in its own process; one line of JSON for each: seconds, those of all its threads together, the process's
-peak memory (MB), and differences. Needs the Python package of hark (HARK_LIBRARY, HARK_PYTHON_LIBRARY and PYTHONPATH, as run.sh sets them), numpy, torch and gpytorch.
+Each is run in its own process; one line of JSON for each: seconds, those of all its threads together, the process's peak memory (MB), and
+differences. Needs the Python package of hark (HARK_LIBRARY, HARK_PYTHON_LIBRARY and PYTHONPATH, as run.sh sets them), numpy, torch and
+gpytorch.
 """
 
 import argparse

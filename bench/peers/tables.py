@@ -13,9 +13,10 @@ the scales, as `hark data make regression-tasks` makes them. For each number n o
 
 real: tables that scikit-learn and statsmodels contain: numbers (diabetes; engel, star98, fair of statsmodels) by --run, classes
 (breast_cancer, wine, digits; anes96) by --classes-run. Nine tenths of the rows, at most --context, are the context, and up to --queries of
-the others the queries, the same for all predictors. Peers: Gaussian process with optimised hyperparameters (constant * RBF, with a length
-scale of each input and noise for numbers, with one length scale for classes, not for digits: minutes a split), gradient boosting (for numbers with the deviation of its
-residuals in cross-validation), Bayesian ridge or logistic regression with a cross-validated penalty, and the mean or the frequencies.
+the others the queries, the same for all predictors. Peers: Gaussian process with optimised hyperparameters (constant * RBF; for numbers
+with noise and a length scale of each input; for classes with one length scale, and not for digits, which take minutes a split), gradient
+boosting (for numbers with the deviation of its residuals in cross-validation), Bayesian ridge or logistic regression with a
+cross-validated penalty, and the mean or the frequencies.
 
 One line of JSON for each n or table and predictor: negative log-likelihood in nats, root of the mean squared error and fraction of targets
 within the interval of 90 %, or accuracy, and milliseconds: of a call of the command, and of fit and prediction of the peers. Needs numpy,

@@ -245,11 +245,11 @@ typedef struct hark_attention_report {
  * the range of the type; sigma is above 0, and so is the sum of ridge and noise of each visible key), HARK_NOT_FINITE (a visible query, key
  * or value that is no finite number, or a kernel beyond the range of the type, with variance or dvariance also kappa(q, q) G(0): results
  * are then undefined). HARK_SOLVER_CONJUGATE_GRADIENTS: HARK_INVALID_ARGUMENT, with residual and number of iterations, if a residual is
- * above the tolerance after solver_iterations; the log-determinant is an estimate (its standard error: kernel-ridge.md). There is no
- * log_sum_exp. Amounts added to raised pivots are constants to the backward, and a variance that rounding
- * made 0 has the gradient of the exact one. A query that sees no key, because all are masked, later or not there (key_lengths 0, an empty
- * range of offsets), has zeros in out, log_determinant and quadratic, and the prior's variance kappa(q, q) G(0); a row of no sequence has
- * zeros in all four.
+ * above the tolerance after solver_iterations, or if the matrix is not positive definite after rounding; the log-determinant is an
+ * estimate (its error: kernel-ridge.md). There is no log_sum_exp. Amounts added to raised pivots are constants to the backward, and a
+ * variance that rounding made 0 has the gradient of the exact one. A query that sees no key, because all are masked, later or not there
+ * (key_lengths 0, an empty range of offsets), has zeros in out, log_determinant and quadratic, and the prior's variance kappa(q, q) G(0); a
+ * row of no sequence has zeros in all four.
  *
  * Memory: all of it is the caller's and is borrowed for the call. What a call writes (forward: out, log_sum_exp, variance,
  * log_determinant, quadratic, saved, workspace; backward: the gradients and workspace) shares no element with anything else that it is

@@ -3,7 +3,7 @@
  *
  *     hark_regressor_describe    how many inputs and targets a row has
  *     hark_regressor_create      memory for tables up to a number of rows
-  *     hark_regressor_run         a table -> means and variances
+ *     hark_regressor_run         a table -> means and variances
  *     hark_regressor_classify    a table whose target is a class -> probabilities
  *
  * The rows with targets are the context; they have no order. The prediction for a query does not depend on other queries. With a model that
@@ -35,7 +35,7 @@ HARK_API HARK_MUST_CHECK hark_status hark_regressor_class_count(hark_context *co
 
 /* How the systems of kernel ridge attention are solved, in the blocks and in the head (hark_attention_solver). */
 typedef enum hark_regressor_solver {
-  HARK_REGRESSOR_SOLVER_AUTOMATIC, /* a factor for up to 12,288 rows of context, conjugate gradients for more */
+  HARK_REGRESSOR_SOLVER_AUTOMATIC, /* a factor if context_rows of the options is at most 12,288, otherwise conjugate gradients */
   HARK_REGRESSOR_SOLVER_FACTOR,
   HARK_REGRESSOR_SOLVER_CONJUGATE_GRADIENTS
 } hark_regressor_solver;

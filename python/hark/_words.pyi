@@ -10,6 +10,7 @@ Kernel = Literal["exp", "rbf"]
 Partition = Literal["neighbour", "sibling"]
 CoarseQuery = Literal["default", "mean", "first", "exact"]
 Interpolation = Literal["constant", "linear"]
+Solver = Literal["factor", "conjugate_gradients"]
 
 class Words(TypedDict, Generic[Array], total=False):
     structure: Structure
@@ -22,6 +23,8 @@ class Words(TypedDict, Generic[Array], total=False):
     ridge_power: float
     bound: float
     unit: bool
+    solver: Solver
+    solver_tolerance: float
     window: Optional[int]
     hierarchy_block: int
     partition: Partition

@@ -17,7 +17,7 @@
 
 enum { CONTEXT, QUERIES, PARTS };
 
-/* More rows of context are solved by conjugate gradients, if the solver is automatic: a factor takes 600 MB for each thread. */
+/* More rows of context are solved by conjugate gradients, if the solver is automatic: a factor takes 300 MB for each thread. */
 #define MOST_FACTOR_ROWS 12288
 
 struct hark_regressor {

@@ -128,6 +128,8 @@ static void test_convergence(void **state) {
       assert_int_equal(have.status, HARK_INVALID_ARGUMENT);
       if (strstr(have.message, "after 3 iterations of conjugate gradients") == NULL || strstr(have.message, "residual is ") == NULL)
         fail_msg("%s: %s", attention_machines[m].name, have.message);
+      assert_null(strstr(have.message, "residual is nan"));
+      assert_null(strstr(have.message, "residual is inf"));
       for (int64_t i = 0; i < ridge_count_of(&p, RIDGE_OUT); i++) assert_true(isnan(have.array[RIDGE_OUT][i])); /* not written */
       ridge_results_free(&have);
       p.iterations = 0;

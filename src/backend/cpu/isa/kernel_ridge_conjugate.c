@@ -7,12 +7,15 @@
 #include "core/cancel.h"
 #include "kernel_ridge_tile.h"
 
+/* A tile on the diagonal has the entries above it on both sides: they differ by rounding. */
 static void fill_kernels(const void *data, int64_t i, int64_t j, ridge_solver_tile *out) {
   HARK_ISA(hark_cpu_ridge_key_gram)(data, i, j, out->of_floats, NULL);
+  for (int row = 1; i == j && row < HARK_RIDGE_TILE; row++)
+    for (int lane = 0; lane < row; lane++) out->of_floats[row * HARK_RIDGE_TILE + lane] = out->of_floats[lane * HARK_RIDGE_TILE + row];
 }
 
 static void report_residual(const ridge_tiles *h) {
-  hark_ridge_trouble(h->record, h->system, HARK_RIDGE_NO_CONVERGENCE, h->solver.iterations, h->solver.residual);
+  hark_ridge_trouble(h->record, h->system, HARK_RIDGE_NO_CONVERGENCE, h->solver.last, h->solver.residual);
 }
 
 /* Columns [first, first + count) of the given rows; `to`: into right-hand sides, else from solutions. */
@@ -89,7 +92,7 @@ static void give_outputs(void *data, int64_t index, int worker) {
 
 bool HARK_ISA(hark_cpu_ridge_iterate_rows)(ridge_tiles *h, float *rows, ptrdiff_t row, int width, double *products) {
   exchange e = {.h = h, .rows = rows, .row = row};
-  for (; e.first < width; e.first += h->solver.columns) {
+  for (; e.first < width && !hark_cancel_now(h->memory->context); e.first += h->solver.columns) {
     e.count = (int)hark_min(h->solver.columns, width - e.first);
     e.to = true;
     ridge_run(h, h->tiles, exchange_tile, &e);
@@ -153,7 +156,7 @@ static void explain(void *data, int64_t column, int worker) {
 
 bool HARK_ISA(hark_cpu_ridge_iterate_variances)(ridge_tiles *h) {
   const int64_t queries = h->sequence->query_count;
-  for (int64_t row = 0; row < queries; row += h->solver.columns) {
+  for (int64_t row = 0; row < queries && !hark_cancel_now(h->memory->context); row += h->solver.columns) {
     double explained[RIDGE_SOLVER_COLUMNS];
     query_task task = {h, row, (int)hark_min(h->solver.columns, queries - row), explained};
     float *out = ridge_statistic(h, &h->run->args->variance, row);

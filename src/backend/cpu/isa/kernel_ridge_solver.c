@@ -612,6 +612,7 @@ bool HARK_ISA(hark_cpu_ridge_solver_solve)(ridge_solver *s, int count) {
     check_residuals(&it, count);
     if (stopped || done >= s->limit) break;
   }
+  s->last = done;
   s->iterations = hark_max(s->iterations, done);
   return it.count == 0;
 }

@@ -47,6 +47,7 @@ typedef struct ridge_solver {
   double *b, *x;     /* [columns][rows]: right-hand sides, set by the caller, and solutions */
   /* what a solve leaves */
   int64_t iterations; /* most of one solve so far */
+  int64_t last;       /* of the last solve */
   double residual;    /* the largest |M x - b| / |b| of the last solve */
   /* scratch */
   double *r, *p, *q, *factor, *left, *inner, *partials, *small, *steps;

@@ -1,7 +1,7 @@
 /* kernel_ridge_wide.c - kernel ridge attention in f64 with HARK_SOLVER_CONJUGATE_GRADIENTS.
  *
  * Rows, parameters and checks are those of the reference (backend/reference/kernel_ridge.h), systems are solved without a factor
- * (kernel_ridge_solver.h). All threads work on one head at a time. With alpha = M^-1 V, dalpha = kappa(K, Q) dY, dV = M^-1 dalpha:
+ * (kernel_ridge_solver.h). One head at a time: threads share solves and gradients of keys, one of them does the rest. With alpha = M^-1 V, dalpha = kappa(K, Q) dY, dV = M^-1 dalpha:
  *
  *     y_n = alpha' b_n,   dM = -(dV alpha' + alpha dV') / 2,   dkappa(K, Q) = alpha dY'
  *     var_n = kappa(q_n, q_n) - b_n'w_n,  w_n = M^-1 b_n:   dM += w D w',   dkappa(K, Q) -= 2 w D,   dkappa(q, q) = D
@@ -156,7 +156,7 @@ static bool solve(wide_head *w, int count) {
   const bool done = HARK_ISA(hark_cpu_ridge_solver_solve)(&w->solver, count);
   hark_ridge_record *record = w->h.record;
   record->iterations = hark_max(record->iterations, w->solver.iterations);
-  if (!done) hark_ridge_trouble(record, w->h.system, HARK_RIDGE_NO_CONVERGENCE, w->solver.iterations, w->solver.residual);
+  if (!done) hark_ridge_trouble(record, w->h.system, HARK_RIDGE_NO_CONVERGENCE, w->solver.last, w->solver.residual);
   return done;
 }
 
