@@ -11,6 +11,7 @@
 set -eu
 hark=$1/hark folder=$2 seeds=${3:-5} steps=${4:-1500}
 mkdir -p "$folder"
+: >"$folder/results.jsonl"
 [ -d "$folder/tables" ] || "$hark" data make regression-tasks --covariates 1 --noise 0.01 --tokens 576 --training 3000 --validation 100 \
   --test 200 --out "$folder/tables"
 
@@ -18,7 +19,11 @@ train() { # KIND SEED OPTIONS
   run=$folder/$1-$2
   seed=$2
   shift 2
-  [ -d "$run" ] || "$hark" train --architecture regressor --format examples --data "$folder/tables" --context 576 --data.context_least 5 \
+  if [ -d "$run" ]; then
+    "$hark" train --resume "$run" # does nothing if it is complete
+    return
+  fi
+  "$hark" train --architecture regressor --format examples --data "$folder/tables" --context 576 --data.context_least 5 \
     --data.context_most 256 --data.queries 32 --width 32 --heads 2 --layers 2 --processes 4 --process-features 8 --batch 8 --lr 2e-3 \
     --warmup 100 --steps "$steps" --seed "$seed" "$@" --out "$run"
 }

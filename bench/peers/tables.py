@@ -184,7 +184,7 @@ def classes_by_peers(x, y, queries):
     from sklearn.pipeline import make_pipeline  # pylint: disable=import-outside-toplevel
     from sklearn.preprocessing import StandardScaler  # pylint: disable=import-outside-toplevel
 
-      models = {"logistic_regression": LogisticRegressionCV(max_iter=2000), "gradient_boosting": HistGradientBoostingClassifier()}
+    models = {"logistic_regression": LogisticRegressionCV(max_iter=2000), "gradient_boosting": HistGradientBoostingClassifier()}
     if y.max() < MOST_PROCESS_CLASSES:  # one length scale: one for each input takes hours
         models["gaussian_process"] = GaussianProcessClassifier(gaussian_process_kernel(1))
     for name, model in models.items():

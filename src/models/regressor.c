@@ -24,6 +24,9 @@ static hark_status check(hark_context *context, const hark_network_config *confi
                      HARK_POSTERIOR_MIXTURE_HEADS);
   if (own->features < 1 || own->features > 1 << 16)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.regressor.features is %" PRId64 ", expected 1 to 65536", own->features);
+  if (own->loss == HARK_REGRESSOR_LOSS_CLASSES && (config->responses < 2 || config->responses > HARK_CLASS_MOST))
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "a regressor of classes has %" PRId64 " of them, expected 2 to %d", config->responses,
+                     HARK_CLASS_MOST);
   if (!(own->least_noise > 0) || !isfinite(own->least_noise))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.regressor.least_noise is %s, expected a finite number above 0",
                      HARK_PRINTED(own->least_noise));

@@ -2,7 +2,7 @@
  *
  *     y[n, c] = exp(a) m[n, c] (1 + exp(b + v[n, c]))^-1/2 + level[n, c]
  *
-  * prediction [..., 2 C]: in each row C means m, then C logarithms of variances v; level [..., C], scale [2]: a and b; y [..., C]. The
+ * prediction [..., 2 C]: in each row C means m, then C logarithms of variances v; level [..., C], scale [2]: a and b; y [..., C]. The
  * factor of the mean is smaller where the posterior is wide (the approximation of MacKay 1992 for the mean of a logistic function of a
  * normal variable). With g that factor and u = exp(b + v): dm = dy g, dv = -dy m g u / (2 (1 + u)), da = sum dy m g, db = sum dv; level is
  * data.

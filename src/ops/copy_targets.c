@@ -17,8 +17,8 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   if (a->heads < 1 || a->powers < 1 || a->powers > 2)
     return hark_fail(context, HARK_INVALID_ARGUMENT,
                      "copy_targets: heads is %" PRId64 " and powers is %" PRId64 ", expected at least 1, and 1 or 2", a->heads, a->powers);
-  const int64_t copies = a->heads * a->powers; /* heads is bounded by the memory of the result */
-  HARK_TRY(hark_size_multiply(context, (size_t)hark_row_length(&inputs[INPUT_X]), (size_t)copies, &width));
+  HARK_TRY(hark_size_multiply(context, (size_t)a->heads, (size_t)a->powers, &width));
+  HARK_TRY(hark_size_multiply(context, (size_t)hark_row_length(&inputs[INPUT_X]), width, &width));
   const int64_t shape[] = {hark_row_count(&inputs[INPUT_X]), (int64_t)width};
   return hark_tensor_describe(context, inputs[INPUT_X].type, 2, shape, &out->outputs[0]);
 }
@@ -44,7 +44,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
 static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
   const hark_copy_targets_attributes *const a = attributes;
   (void)input_count, (void)is_backward;
-  return (double)(a->heads * a->powers) * (double)hark_tensor_count(&inputs[INPUT_X]);
+  return (double)a->heads * (double)a->powers * (double)hark_tensor_count(&inputs[INPUT_X]);
 }
 
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {

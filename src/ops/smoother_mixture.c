@@ -6,8 +6,8 @@
  *     mean[r] = sum_h w m[h, r],   variance[r] = sum_h w (s[h, r] + N[h]) - mean[r]^2
  *
  * moments [..., H 2 R]: of every head R means, then R mean squares; noise [1, H, rows], logit [..., H]; output [rows, 2 R]: R means, then R
- * logarithms of variances, of which none is below log 1e-12. With g and k the gradients by mean and variance: dm = w (g - 2 k mean),
- * ds = w k, dN = sum_r w k, dw = sum_r (g m + k (s + N - 2 mean m)). About 8 H R operations per row forward, 16 H R backward.
+ * logarithms of variances, of which none is below that of the noise. With g and k the gradients by mean and variance: dm = w (g - 2 k
+ * mean), ds = w k, dN = sum_r w k, dw = sum_r (g m + k (s + N - 2 mean m)). About 8 H R operations per row forward, 16 H R backward.
  */
 #include <hark/experimental.h>
 #include <inttypes.h>
@@ -65,13 +65,14 @@ static void weigh(mixture *x, int64_t n) {
 }
 
 static void reduce(const mixture *x, int64_t n, int64_t r, double *mean, double *variance) {
-  double first = 0, second = 0;
+  double first = 0, second = 0, noise = 0;
   for (int64_t h = 0; h < x->heads; h++) {
     first += x->weight[h] * hark_get(x->moments, place(x, n, h, r));
-    second += x->weight[h] * (hark_get(x->moments, place(x, n, h, r) + x->responses) + hark_get(x->noise, h * x->rows + n));
+    second += x->weight[h] * hark_get(x->moments, place(x, n, h, r) + x->responses);
+    noise += x->weight[h] * hark_get(x->noise, h * x->rows + n);
   }
   *mean = first;
-  *variance = fmax(second - first * first, LEAST_VARIANCE);
+  *variance = fmax(noise + fmax(second - first * first, 0), LEAST_VARIANCE); /* below 0 only by rounding */
 }
 
 static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
@@ -158,10 +159,10 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
 }
 
 static const hark_sample samples[] = {
-    {"one", NULL, {{HARK_F32, 2, {1, 2}, -0.4, 0.5}, {HARK_F32, 3, {1, 1, 1}, 1, 2}, {HARK_F32, 2, {1, 1}, -1, 1}}},
-    {"none", NULL, {{HARK_F32, 2, {0, 12}, -0.4, 0.5}, {HARK_F32, 3, {1, 3, 0}, 1, 2}, {HARK_F32, 2, {0, 3}, -1, 1}}},
-    {"heads", NULL, {{HARK_F32, 3, {1, 37, 24}, -0.4, 0.5}, {HARK_F32, 3, {1, 4, 37}, 1, 2}, {HARK_F32, 3, {1, 37, 4}, -2, 2}}},
-    {"many", NULL, {{HARK_F32, 2, {523, 14}, -0.4, 0.5}, {HARK_F32, 3, {1, 7, 523}, 1, 2}, {HARK_F32, 2, {523, 7}, -2, 2}}},
+    {"one", NULL, {{HARK_F32, 2, {1, 2}, 0.3, 0.9}, {HARK_F32, 3, {1, 1, 1}, 1, 2}, {HARK_F32, 2, {1, 1}, -1, 1}}},
+    {"none", NULL, {{HARK_F32, 2, {0, 12}, 0.3, 0.9}, {HARK_F32, 3, {1, 3, 0}, 1, 2}, {HARK_F32, 2, {0, 3}, -1, 1}}},
+    {"heads", NULL, {{HARK_F32, 3, {1, 37, 24}, 0.3, 0.9}, {HARK_F32, 3, {1, 4, 37}, 1, 2}, {HARK_F32, 3, {1, 37, 4}, -2, 2}}},
+    {"many", NULL, {{HARK_F32, 2, {523, 14}, 0.3, 0.9}, {HARK_F32, 3, {1, 7, 523}, 1, 2}, {HARK_F32, 2, {523, 7}, -2, 2}}},
 };
 
 const hark_operator hark_op_smoother_mixture = {

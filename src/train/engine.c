@@ -155,8 +155,6 @@ static void end_outputs(hark_engine *engine, hark_value logits) {
     hark_tape_release(engine->tape, logits);
 }
 
-/* Records a pass over batch->rows examples of batch->tokens tokens in total, at most batch->longest per sequence: the logits, the most
- * likely number of each of their rows, and the loss. The input of the pass is in the engine's memory. */
 /* Loss of numbers in tables. */
 static hark_status loss_of_tables(hark_engine *engine, hark_value predicted, double weight, hark_value *loss) {
   const bool squared = engine->network->config.regressor.loss == HARK_REGRESSOR_LOSS_SQUARED;
@@ -175,6 +173,8 @@ static hark_status loss_of_classes(hark_engine *engine, const hark_example_batch
   return loss_of_targets(engine, logits, target, weight, training, loss);
 }
 
+/* Records a pass over batch->rows examples of batch->tokens tokens in total, at most batch->longest per sequence: the logits, the most
+ * likely number of each of their rows, and the loss. The input of the pass is in the engine's memory. */
 static hark_status packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_forward *forward,
                                double weight, hark_value *loss, hark_value *predicted) {
   hark_engine_packing *packing = engine->packing;

@@ -5,7 +5,7 @@
  *
  *     mean = z' A^-1 Z'y,   variance = (1 + Q / 2) / (1 + n / 2) (1 + z' A^-1 z)
  *
-  * (Gelman et al., Bayesian Data Analysis, 14.2.) The baseline of the mean has z = 1 alone.
+ * (Gelman et al., Bayesian Data Analysis, 14.2.) The baseline of the mean has z = 1 alone.
  *
  * If targets are classes, the linear baseline is linear discriminant analysis: class c is normal with the mean m_c of its rows and a
  * covariance S that is common to all classes, and has the probability f_c, its frequency in the context. In scaled units, S = (I + sum over

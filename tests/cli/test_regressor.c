@@ -348,6 +348,7 @@ static void predictions_are_drawn(void **state) {
   test_file_write_text(folder, "c.csv", "x,z,y\n1,2,2\n3,4,5\n");
   expect("predict run --context-table c.csv --query c.csv --target y --figure no.svg", HARK_EXIT_USAGE, "",
          "--figure: draws one target, a number, over one input, and c.csv has 1 target and 2 inputs");
+  expect(PREDICT "--figure same.svg -o same.svg", HARK_EXIT_USAGE, "", "both write same.svg, expected two files");
 }
 
 /* ---- classes ---- */
@@ -453,11 +454,6 @@ static void classes_of_csv_and_the_library(void **state) {
   hark_context *const context = test_reference_open();
   write_kinds("kinds.csv", 0, 60);
   expect(
-      "train --architecture regressor --format tables --data kinds.csv --validation kinds.csv --target-columns kind --context 60 "
-      "--data.context_least 20 --data.queries 10 --model.regressor.loss classes --width 8 --heads 1 --layers 1 --processes 2 --batch 2 "
-      "--steps 3 --threads 1 --out csv",
-      HARK_EXIT_USAGE, "", "");
-  expect(
       "train --architecture regressor --format tables --data kinds.csv --target-columns kind --context 60 "
       "--data.context_least 20 --data.queries 10 --model.regressor.loss classes --width 8 --heads 1 --layers 1 --processes 2 --batch 2 "
       "--steps 3 --threads 1 --out csv",
@@ -497,6 +493,31 @@ static void classes_of_csv_and_the_library(void **state) {
   test_setup_close(context);
 }
 
+/* Smoothers are trained, measured and saved; their deviation is at least that of the noise, also far from the origin. */
+static void smoothers_predict(void **state) {
+  (void)state;
+  hark_context *const context = test_reference_open();
+  expect(TRAIN "--model.regressor.head smoother --steps 60 --no-standardise --out smoother", HARK_EXIT_DONE, "step 60", "");
+  expect("eval smoother --part test --json", HARK_EXIT_DONE, "", "");
+  json_t *const line = command_json(&output);
+  assert_true(member(line, "model", "loss") < member(line, "mean", "loss") - 0.05);
+  json_decref(line);
+  hark_table *const table = table_of(context, "predict smoother --context-table known.csv --query new.csv --target y");
+  for (int i = 0; i < ASKED; i++) {
+    assert_true(fabs(column(table, "predicted")[i] - target_of(KNOWN + i)) < 0.8);
+    assert_true(column(table, "deviation")[i] > 0.01);
+  }
+  hark_table_close(context, (hark_table *[]){table});
+  char text[TABLE_BYTES] = "x,y\n";
+  for (int i = 0; i < KNOWN; i++)
+    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%.9g,%.9g\n", input_of(i), 100000 + target_of(i) / 1000);
+  test_file_write_text(folder, "far.csv", text);
+  hark_table *const far = table_of(context, "predict smoother --context-table far.csv --query new.csv --target y");
+  for (int i = 0; i < ASKED; i++) assert_true(column(far, "deviation")[i] > 0.01);
+  hark_table_close(context, (hark_table *[]){far});
+  test_setup_close(context);
+}
+
 /* With the squared error as the loss, the means are as good, and the loss is the squared error. */
 static void means_are_learned_alone(void **state) {
   (void)state;
@@ -529,6 +550,7 @@ int main(void) {
       cmocka_unit_test(bad_classes_are_refused),
       cmocka_unit_test(classes_of_csv_and_the_library),
       cmocka_unit_test(means_are_learned_alone),
+      cmocka_unit_test(smoothers_predict),
   };
   return cmocka_run_group_tests(tests, begin, end);
 }

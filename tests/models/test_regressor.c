@@ -67,6 +67,7 @@ typedef struct fixture {
   int64_t tables, known, asked;
   double context_inputs[MOST_ROWS * INPUTS], context_targets[MOST_ROWS * TARGETS], query_inputs[MOST_ROWS * INPUTS];
   double level[MOST_ROWS * TARGETS]; /* of classes */
+  int64_t target_count;              /* 0: TARGETS */
   int64_t context_offsets[TABLES + 1], query_offsets[TABLES + 1];
 } fixture;
 
@@ -144,8 +145,8 @@ static hark_value leaf(fixture *f, hark_type type, int rank, const int64_t *shap
 
 /* Records a pass: predictions [queries, width_of()]. */
 static hark_value record(fixture *f, bool training) {
-  const int64_t known[] = {f->known, INPUTS}, targets[] = {f->known, TARGETS}, asked[] = {f->asked, INPUTS}, offsets[] = {f->tables + 1},
-                level[] = {f->asked, TARGETS};
+  const int64_t known[] = {f->known, INPUTS}, targets[] = {f->known, f->target_count > 0 ? f->target_count : TARGETS},
+                asked[] = {f->asked, INPUTS}, offsets[] = {f->tables + 1}, level[] = {f->asked, TARGETS};
   hark_value out = 0;
   hark_tape_reset(f->tape);
   hark_tape_set_recording(f->tape, training);
@@ -454,6 +455,35 @@ static void logits_of_classes_are_the_definition(void **state) {
   close_network(&f);
 }
 
+/* A target that is 0 in all rows of the context changes nothing in the evidence, and so in the predictions of the other target. */
+static void targets_of_zero_have_no_evidence(void **state) {
+  double found[2][MOST_ROWS * 2 * TARGETS];
+  for (int copy = 0; copy < 2; copy++) {
+    fixture f;
+    hark_network_config config = config_of(false);
+    config.responses = copy == 0 ? TARGETS : 1;
+    open_network_of(&f, *state, &config);
+    fill(&f, 1, 1);
+    for (int32_t p = 0; p < f.network->parameters.count; p++) { /* the same weights; the embedding of target 1 is not used */
+      hark_parameter *const parameter = &f.network->parameters.list[p];
+      double *const numbers = parameter->weight.data;
+      const bool of_target = strcmp(parameter->name, "target.weight") == 0;
+      for (int64_t i = 0; i < parameter->count; i++)
+        numbers[i] = number_at(of_target && copy == 0 ? i / TARGETS : i, 50 + strlen(parameter->name));
+    }
+    for (int64_t row = 0; row < f.known; row++) {
+      if (copy == 0) f.context_targets[row * TARGETS + 1] = 0;
+      if (copy == 1) f.context_targets[row] = f.context_targets[row * TARGETS];
+    }
+    const int64_t targets[] = {f.known, config.responses};
+    f.target_count = targets[1];
+    const hark_tensor *const tensor = hark_tape_tensor(f.tape, record(&f, false));
+    assert_fine(f.context, hark_tensor_read(f.context, tensor, found[copy]));
+    close_network(&f);
+  }
+  assert_true(fabs(found[0][0] - found[1][0]) < 1e-10 && fabs(found[0][TARGETS] - found[1][1]) < 1e-10);
+}
+
 /* A table alone has the predictions that it has beside others, and a query alone those beside other queries. */
 static void tables_and_queries_do_not_see_each_other(void **state) {
   fixture f;
@@ -550,6 +580,11 @@ static void configurations_are_refused(void **state) {
   assert_int_equal(hark_network_create(context, &config, HARK_F32, false, &network), HARK_BAD_CONFIGURATION);
   assert_non_null(strstr(hark_context_message(context), "model.regressor.processes is 65, expected 1 to 64"));
   config = config_of(false);
+  config.regressor.loss = HARK_REGRESSOR_LOSS_CLASSES;
+  config.responses = HARK_CLASS_MOST + 1;
+  assert_int_equal(hark_network_create(context, &config, HARK_F32, false, &network), HARK_BAD_CONFIGURATION);
+  assert_non_null(strstr(hark_context_message(context), "a regressor of classes has 257 of them, expected 2 to 256"));
+  config = config_of(false);
   config.positions = HARK_POSITIONS_ROTARY;
   assert_int_equal(hark_network_create(context, &config, HARK_F32, false, &network), HARK_BAD_CONFIGURATION);
   assert_non_null(strstr(hark_context_message(context), "model.architecture regressor reads exchangeable tokens"));
@@ -572,9 +607,13 @@ static int close_context(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)
   const struct CMUnitTest tests[] = {
-      TEST(predictions_are_the_definition),           TEST(logits_of_classes_are_the_definition),
-      TEST(tables_and_queries_do_not_see_each_other), TEST(the_order_of_the_context_has_no_effect),
-      TEST(gradients_are_those_of_differences),       TEST(configurations_are_refused),
+      TEST(predictions_are_the_definition),
+      TEST(logits_of_classes_are_the_definition),
+      TEST(targets_of_zero_have_no_evidence),
+      TEST(tables_and_queries_do_not_see_each_other),
+      TEST(the_order_of_the_context_has_no_effect),
+      TEST(gradients_are_those_of_differences),
+      TEST(configurations_are_refused),
   };
 #undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);

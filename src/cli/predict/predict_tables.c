@@ -240,16 +240,22 @@ static hark_status draw(prediction *p, const float *mean, const float *variance)
     figure.points[figure.point_count++] =
         (hark_predict_point){p->asked[0][row], mean[row], mean[row] - reach * deviation, mean[row] + reach * deviation};
   }
-  const hark_status status = figure.point_count > 0 ? hark_predict_draw(p->call, &figure)
-                                                    : hark_fail(p->call->context, HARK_BAD_FILE, "%s: column \"%s\" has no numbers to draw",
-                                                                p->query->path, p->input_name);
+  const hark_status status = hark_predict_draw(p->call, &figure);
   hark_release(p->call->context, memory, bytes);
   return status;
 }
 
 /* A figure needs one input and one target that is a number. */
 static hark_status check_figure(const prediction *p) {
-  if (p->settings->figure[0] == '\0' || (p->class_count == 0 && p->used == 1 && p->targets == 1)) return HARK_OK;
+  if (p->settings->figure[0] == '\0') return HARK_OK;
+  if (strcmp(p->settings->figure, p->settings->output) == 0)
+    return hark_fail(p->call->context, HARK_BAD_CONFIGURATION, "--figure and --output: both write %s, expected two files",
+                     p->settings->figure);
+  if (p->class_count == 0 && p->used == 1 && p->targets == 1) {
+    for (int64_t row = 0; row < p->query->rows; row++)
+      if (!isnan(p->asked[0][row])) return HARK_OK;
+    return hark_fail(p->call->context, HARK_BAD_FILE, "%s: column \"%s\" has no numbers to draw", p->query->path, p->input_name);
+  }
   return hark_fail(p->call->context, HARK_BAD_CONFIGURATION,
                    "--figure: draws one target, a number, over one input, and %s has %" PRId64 " %s and %" PRId64 " %s", p->context->path,
                    p->targets,

@@ -7,9 +7,9 @@
  *     network     a random network of one hidden layer of 16 tanh features, whose inputs are divided by such a w
  *     piecewise   constant between 2 to 8 cuts of one direction of the inputs
  *     heavy       gaussian, with noise of Student's t distribution with 3 degrees of freedom, scaled to the variance --noise
-  *     mixed       one of these for each table
+ *     mixed       one of these for each table
  *
-  * With --inputs varied, tables differ in their inputs (table_inputs.h), and the variance of the noise is log-uniform between a thousandth
+ * With --inputs varied, tables differ in their inputs (table_inputs.h), and the variance of the noise is log-uniform between a thousandth
  * of --noise and --noise. In a third of the tables, the noise of a row grows with its first input, and in a sixth of those of numbers the
  * target is exp(y). With --label-classes C, a table has K classes, K uniform from 2 to C, and K such functions, each with a constant
  * of its own: the class of a row is the function with the largest y.
