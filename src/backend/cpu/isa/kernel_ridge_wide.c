@@ -1,7 +1,8 @@
 /* kernel_ridge_wide.c - kernel ridge attention in f64 with HARK_SOLVER_CONJUGATE_GRADIENTS.
  *
  * Rows, parameters and checks are those of the reference (backend/reference/kernel_ridge.h), systems are solved without a factor
- * (kernel_ridge_solver.h). One head at a time: threads share solves and gradients of keys, one of them does the rest. With alpha = M^-1 V, dalpha = kappa(K, Q) dY, dV = M^-1 dalpha:
+ * (kernel_ridge_solver.h). One head at a time: threads share solves and gradients of keys, one of them does the rest. With alpha = M^-1 V,
+ * dalpha = kappa(K, Q) dY, dV = M^-1 dalpha:
  *
  *     y_n = alpha' b_n,   dM = -(dV alpha' + alpha dV') / 2,   dkappa(K, Q) = alpha dY'
  *     var_n = kappa(q_n, q_n) - b_n'w_n,  w_n = M^-1 b_n:   dM += w D w',   dkappa(K, Q) -= 2 w D,   dkappa(q, q) = D
