@@ -35,7 +35,7 @@ HARK_API HARK_MUST_CHECK hark_status hark_regressor_class_count(hark_context *co
 
 /* How the systems of kernel ridge attention are solved, in the blocks and in the head (hark_attention_solver). */
 typedef enum hark_regressor_solver {
-  HARK_REGRESSOR_SOLVER_AUTOMATIC, /* a factor if context_rows of the options is at most 12,288, otherwise conjugate gradients */
+  HARK_REGRESSOR_SOLVER_AUTOMATIC, /* a factor if context_rows of the options is at most 4,096, otherwise conjugate gradients */
   HARK_REGRESSOR_SOLVER_FACTOR,
   HARK_REGRESSOR_SOLVER_CONJUGATE_GRADIENTS
 } hark_regressor_solver;

@@ -36,7 +36,7 @@ static const hark_option options[] = {
     {"interval", "interval", HARK_OPTION_FLOAT, AT(interval), "0.9", "(0, 1)", NULL, NULL, "regressors: probability of the intervals",
      "query given"},
     {"solver", "solver", HARK_OPTION_ENUM, AT(solver), "automatic", "automatic|factor|conjugate-gradients", NULL, NULL,
-     "regressors: how systems of kernel ridge attention are solved; automatic: conjugate gradients for more than 12,288 rows of context",
+     "regressors: how systems of kernel ridge attention are solved; automatic: conjugate gradients for more than 4,096 rows of context",
      "query given"},
     {"output", "output o", HARK_OPTION_STRING, AT(output), STANDARD_OUTPUT, NULL, NULL, "FILE", "file to write", NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME",
