@@ -64,15 +64,19 @@ static void weigh(mixture *x, int64_t n) {
   for (int64_t h = 0; h < x->heads; h++) x->weight[h] /= sum;
 }
 
-static void reduce(const mixture *x, int64_t n, int64_t r, double *mean, double *variance) {
+/* Mean and variance of response r in row n. Returns whether the variance contains that of the moments, which rounding can make negative. */
+static bool reduce(const mixture *x, int64_t n, int64_t r, double *mean, double *variance) {
   double first = 0, second = 0, noise = 0;
   for (int64_t h = 0; h < x->heads; h++) {
     first += x->weight[h] * hark_get(x->moments, place(x, n, h, r));
     second += x->weight[h] * hark_get(x->moments, place(x, n, h, r) + x->responses);
     noise += x->weight[h] * hark_get(x->noise, h * x->rows + n);
   }
+  const bool negative = second - first * first < 0; /* not for NaN */
   *mean = first;
-  *variance = fmax(noise + fmax(second - first * first, 0), LEAST_VARIANCE); /* below 0 only by rounding */
+  *variance = noise + (negative ? 0 : second - first * first);
+  if (*variance < LEAST_VARIANCE) *variance = LEAST_VARIANCE;
+  return !negative;
 }
 
 static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
@@ -82,7 +86,7 @@ static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
     weigh(&x, n);
     for (int64_t r = 0; r < x.responses; r++) {
       double mean, variance;
-      reduce(&x, n, r, &mean, &variance);
+      (void)reduce(&x, n, r, &mean, &variance);
       hark_put(y, 2 * n * x.responses + r, mean);
       hark_put(y, (2 * n + 1) * x.responses + r, log(variance));
     }
@@ -97,15 +101,16 @@ static hark_status forward(hark_context *context, const hark_call *call) {
 
 /* Gradients of row n by the mean and the variance of a response. */
 typedef struct response_gradient {
-  double by_mean, by_variance, mean;
+  double by_mean, by_noise, by_moments, mean; /* the middle two: by the parts of the variance */
 } response_gradient;
 
 static response_gradient gradient_of(const mixture *x, hark_numbers dy, int64_t n, int64_t r) {
   response_gradient g;
   double variance;
-  reduce(x, n, r, &g.mean, &variance);
+  const bool contained = reduce(x, n, r, &g.mean, &variance);
   g.by_mean = hark_get(dy, 2 * n * x->responses + r);
-  g.by_variance = hark_get(dy, (2 * n + 1) * x->responses + r) / variance;
+  g.by_noise = hark_get(dy, (2 * n + 1) * x->responses + r) / variance;
+  g.by_moments = contained ? g.by_noise : 0;
   return g;
 }
 
@@ -124,12 +129,12 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
       const response_gradient g = gradient_of(&x, dy, n, r);
       for (int64_t h = 0; h < x.heads; h++) {
         const int64_t at = place(&x, n, h, r);
-        const double m = hark_get(x.moments, at), s = hark_get(x.moments, at + x.responses) + hark_get(x.noise, h * x.rows + n);
-        by_weight[h] += g.by_mean * m + g.by_variance * (s - 2 * g.mean * m);
-        by_noise[h] += x.weight[h] * g.by_variance;
+        const double m = hark_get(x.moments, at), s = hark_get(x.moments, at + x.responses);
+        by_weight[h] += g.by_mean * m + g.by_moments * (s - 2 * g.mean * m) + g.by_noise * hark_get(x.noise, h * x.rows + n);
+        by_noise[h] += x.weight[h] * g.by_noise;
         if (dmoments.data == NULL) continue;
-        hark_give(dmoments, at, x.weight[h] * (g.by_mean - 2 * g.by_variance * g.mean));
-        hark_give(dmoments, at + x.responses, x.weight[h] * g.by_variance);
+        hark_give(dmoments, at, x.weight[h] * (g.by_mean - 2 * g.by_moments * g.mean));
+        hark_give(dmoments, at + x.responses, x.weight[h] * g.by_moments);
       }
     }
     for (int64_t h = 0; h < x.heads; h++) sum += x.weight[h] * by_weight[h];
@@ -159,10 +164,10 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
 }
 
 static const hark_sample samples[] = {
-    {"one", NULL, {{HARK_F32, 2, {1, 2}, 0.3, 0.9}, {HARK_F32, 3, {1, 1, 1}, 1, 2}, {HARK_F32, 2, {1, 1}, -1, 1}}},
-    {"none", NULL, {{HARK_F32, 2, {0, 12}, 0.3, 0.9}, {HARK_F32, 3, {1, 3, 0}, 1, 2}, {HARK_F32, 2, {0, 3}, -1, 1}}},
-    {"heads", NULL, {{HARK_F32, 3, {1, 37, 24}, 0.3, 0.9}, {HARK_F32, 3, {1, 4, 37}, 1, 2}, {HARK_F32, 3, {1, 37, 4}, -2, 2}}},
-    {"many", NULL, {{HARK_F32, 2, {523, 14}, 0.3, 0.9}, {HARK_F32, 3, {1, 7, 523}, 1, 2}, {HARK_F32, 2, {523, 7}, -2, 2}}},
+    {"one", NULL, {{HARK_F32, 2, {1, 2}, 0.5, 0.7}, {HARK_F32, 3, {1, 1, 1}, 1, 2}, {HARK_F32, 2, {1, 1}, -1, 1}}},
+    {"none", NULL, {{HARK_F32, 2, {0, 12}, 0.5, 0.7}, {HARK_F32, 3, {1, 3, 0}, 1, 2}, {HARK_F32, 2, {0, 3}, -1, 1}}},
+    {"heads", NULL, {{HARK_F32, 3, {1, 37, 24}, 0.5, 0.7}, {HARK_F32, 3, {1, 4, 37}, 1, 2}, {HARK_F32, 3, {1, 37, 4}, -2, 2}}},
+    {"many", NULL, {{HARK_F32, 2, {523, 14}, 0.5, 0.7}, {HARK_F32, 3, {1, 7, 523}, 1, 2}, {HARK_F32, 2, {523, 7}, -2, 2}}},
 };
 
 const hark_operator hark_op_smoother_mixture = {
