@@ -118,18 +118,29 @@ static hark_table_sizes sizes_of(const hark_example_batches *batches, int64_t sa
                                 hark_examples_length(batches->examples, batches->settings.split, index, 0));
 }
 
-/* Row `place` of a sample's table. */
-static const float *row_of(const hark_example_batches *batches, int64_t sample, int64_t place) {
+/* The table of a sample. */
+typedef struct sample_table {
+  const float *numbers; /* [rows, columns]; NULL: there is none */
+  int64_t rows, columns, sample;
+  uint64_t seed;
+} sample_table;
+
+static sample_table table_of(const hark_example_batches *batches, int64_t sample) {
   const int64_t index = hark_example_batches_index(batches, sample);
-  const int64_t all = hark_examples_length(batches->examples, batches->settings.split, index, 0);
-  return hark_examples_table(batches->examples, batches->settings.split, index) +
-         hark_table_split_row(batches->settings.seed, sample, all, place) * hark_examples_features(batches->examples);
+  return (sample_table){.numbers = hark_examples_table(batches->examples, batches->settings.split, index),
+                        .rows = hark_examples_length(batches->examples, batches->settings.split, index, 0),
+                        .columns = hark_examples_features(batches->examples),
+                        .sample = sample,
+                        .seed = batches->settings.seed};
+}
+
+/* The row at `place` in the sample. */
+static const float *row_of(const sample_table *table, int64_t place) {
+  return table->numbers + hark_table_split_row(table->seed, table->sample, table->rows, place) * table->columns;
 }
 
 /* The class of such a row, its last number. */
-static int32_t class_of(const hark_example_batches *batches, int64_t sample, int64_t place) {
-  return (int32_t)row_of(batches, sample, place)[hark_examples_features(batches->examples) - 1];
-}
+static int32_t class_of(const sample_table *table, int64_t place) { return (int32_t)row_of(table, place)[table->columns - 1]; }
 
 /* Numbers to predict in a sample of a table. The class of a query that its context lacks is not predicted. */
 static int64_t real_of_table(const hark_example_batches *batches, int64_t sample) {
@@ -137,8 +148,9 @@ static int64_t real_of_table(const hark_example_batches *batches, int64_t sample
   bool known[HARK_CLASS_MOST] = {false};
   int64_t real = 0;
   if (batches->settings.tables.classes == 0) return sizes.queries * responses_of(batches);
-  for (int64_t place = 0; place < sizes.context; place++) known[class_of(batches, sample, place)] = true;
-  for (int64_t i = 0; i < sizes.queries; i++) real += known[class_of(batches, sample, sizes.context + i)];
+  const sample_table table = table_of(batches, sample);
+  for (int64_t place = 0; place < sizes.context; place++) known[class_of(&table, place)] = true;
+  for (int64_t i = 0; i < sizes.queries; i++) real += known[class_of(&table, sizes.context + i)];
   return real;
 }
 
@@ -205,35 +217,38 @@ static void mark_part(hark_example_batch *batch, int64_t table, int part, int64_
   batch->longest = hark_max(batch->longest, count);
 }
 
-/* Classes of the rows of a sample, and what a model reads in their place (hark_table_put_classes()). */
-static void put_classes(const hark_example_batches *batches, int64_t sample, hark_table_sizes sizes, int32_t *of_context,
-                        int32_t *of_queries, float *targets, float *level) {
-  const int64_t count = batches->settings.tables.classes;
-  for (int64_t i = 0; i < sizes.context; i++) of_context[i] = class_of(batches, sample, i);
+/* Classes of the rows of a sample, and what a model reads in their place (hark_table_put_classes()). Returns how many are to predict. */
+static int64_t put_classes(const sample_table *table, int64_t count, hark_table_sizes sizes, int32_t *of_context, int32_t *of_queries,
+                           float *targets, float *level) {
+  int64_t real = 0;
+  for (int64_t i = 0; i < sizes.context; i++) of_context[i] = class_of(table, i);
   hark_table_put_classes(of_context, sizes.context, count, targets, sizes.queries, level);
   for (int64_t i = 0; i < sizes.queries; i++) {
-    const int32_t own = class_of(batches, sample, sizes.context + i);
+    const int32_t own = class_of(table, sizes.context + i);
     of_queries[i] = level[i * count + own] == HARK_CLASS_ABSENT ? HARK_TARGET_IGNORED : own;
+    real += of_queries[i] >= 0;
   }
+  return real;
 }
 
 /* Reads a sample of a table: its context to rows at_context .. of the batch, its queries to rows at_query ... */
 static hark_status read_table(hark_context *context, const hark_example_batches *batches, int64_t sample, hark_table_sizes sizes,
                               int64_t at_context, int64_t at_query, hark_example_batch *batch) {
-  const int64_t index = hark_example_batches_index(batches, sample), responses = responses_of(batches);
+  const sample_table table = table_of(batches, sample);
+  const int64_t responses = responses_of(batches), count = batches->settings.tables.classes;
   const int64_t inputs = hark_examples_features(batches->examples) - hark_examples_responses(batches->examples);
-  const bool classes = batches->settings.tables.classes > 0, standardise = batches->settings.tables.standardise;
+  const bool classes = count > 0, standardise = batches->settings.tables.standardise;
   float *const of_context = batch->responses + at_context * responses, *const of_queries = batch->responses + at_query * responses;
   const hark_table_block known = {batch->features + 2 * at_context * inputs, classes ? NULL : of_context, sizes.context},
                          asked = {batch->features + 2 * at_query * inputs, classes ? NULL : of_queries, sizes.queries};
-  if (hark_examples_table(batches->examples, batches->settings.split, index) == NULL)
-    return hark_fail(context, HARK_INTERNAL_ERROR, "example %" PRId64 " is no table", index);
+  if (table.numbers == NULL) return hark_fail(context, HARK_INTERNAL_ERROR, "the example of sample %" PRId64 " is no table", sample);
   for (int64_t place = 0; place < sizes.context + sizes.queries; place++) {
     const bool query = place >= sizes.context;
-    hark_table_put(row_of(batches, sample, place), inputs, responses, query ? &asked : &known, query ? place - sizes.context : place);
+    hark_table_put(row_of(&table, place), inputs, responses, query ? &asked : &known, query ? place - sizes.context : place);
   }
   hark_table_scale(standardise, inputs, classes ? 0 : responses, &known, &asked, batch->scales + batch->rows * responses);
-  if (classes) put_classes(batches, sample, sizes, batch->targets + at_context, batch->targets + at_query, of_context, of_queries);
+  batch->real += classes ? put_classes(&table, count, sizes, batch->targets + at_context, batch->targets + at_query, of_context, of_queries)
+                         : sizes.queries * responses;
   return HARK_OK;
 }
 
@@ -252,7 +267,6 @@ static hark_status read_tables(hark_context *context, const hark_example_batches
     mark_part(batch, batch->rows, 1, at_query, sizes.queries);
     at_context += sizes.context;
     at_query += sizes.queries;
-    batch->real += real_of_table(batches, first + batch->rows);
   }
   batch->tokens = at_query;
   return HARK_OK;
