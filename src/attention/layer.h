@@ -4,6 +4,7 @@
 #define HARK_ATTENTION_LAYER_H
 
 #include "backend/backend.h"
+#include "core/floating_point.h"
 
 /* "dense", as options name it. */
 const char *hark_attention_structure_name(hark_attention_structure structure);
@@ -44,6 +45,12 @@ HARK_MUST_CHECK hark_status hark_attention_backward_of(hark_context *context, co
 /* *out: the plan for parts of this many rows of its sequences, which hark_attention_run_part() computes. */
 HARK_MUST_CHECK hark_status hark_attention_plan_part(hark_context *context, const hark_attention_plan *plan, int64_t queries, int64_t keys,
                                                      hark_attention_plan *out);
+
+/* The floating-point state for a pass of an algorithm; *before is for hark_floating_point_leave(). */
+static inline void hark_attention_hold(const hark_attention_algorithm *algorithm, bool backward, hark_floating_point *before) {
+  const bool flushes = algorithm->flush == HARK_FLUSH_ALWAYS || (backward && algorithm->flush == HARK_FLUSH_BACKWARD);
+  (flushes ? hark_floating_point_hold_flushing : hark_floating_point_hold)(before);
+}
 
 /* hark_attention_forward() or hark_attention_backward() of parts of longer sequences; part NULL: of complete ones. */
 HARK_MUST_CHECK hark_status hark_attention_run_part(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args,

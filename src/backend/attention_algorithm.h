@@ -77,8 +77,13 @@ typedef struct hark_attention_peers {
   hark_status (*agree)(hark_context *context, void *user, hark_status status);
 } hark_attention_peers;
 
+/* Passes in which subnormal results may be zeros (hark_floating_point_hold_flushing). Weights of softmax attention are none (vf_exp2), but
+ * products of weights and gradients are; so are kernels of distant keys. */
+typedef enum hark_attention_flush { HARK_FLUSH_NEVER, HARK_FLUSH_BACKWARD, HARK_FLUSH_ALWAYS } hark_attention_flush;
+
 struct hark_attention_algorithm {
-  const char *name;        /* "dense tiled" */
+  const char *name; /* "dense tiled" */
+  hark_attention_flush flush;
   bool gradients_in_place; /* the backward may get dquery, dkey, dvalue in the memory of query, key, value, not accumulated */
   /* True if it computes this descriptor; otherwise writes the reason, which names the fields, into why. */
   bool (*supports)(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size);

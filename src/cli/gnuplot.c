@@ -84,11 +84,11 @@ hark_status hark_picture_check_place(hark_context *context, const char *path, co
 }
 
 hark_status hark_picture_begin(hark_context *context, const char *path, bool png, int width, int height, hark_picture *out) {
-    *out = (hark_picture){.png = png, .data = hark_text_empty(context), .script = hark_text_empty(context)};
+  *out = (hark_picture){.png = png, .data = hark_text_empty(context), .script = hark_text_empty(context)};
   HARK_TRY(next_to(context, path, "", out->path));
   HARK_TRY(next_to(context, path, ".dat", out->data_path));
   HARK_TRY(next_to(context, path, ".gp", out->script_path));
-    if (!png)
+  if (!png)
     hark_text_append(&out->script, "set terminal svg size %d,%d font '" FONT ",%d' background 'white' noenhanced\n", width, height,
                      HARK_FONT_POINTS);
   else /* a gnuplot without cairo has no smooth lines */

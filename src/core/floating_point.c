@@ -4,6 +4,7 @@
 #if defined(__x86_64__)
 #define VECTOR_FLAGS 0x3fu
 #define VECTOR_MASKS 0x1f80u
+#define VECTOR_FLUSHES 0x8000u
 #define STACKED_MASKS 0x3fu
 
 static uint16_t stacked_now(void) {
@@ -99,5 +100,14 @@ void hark_floating_point_plain(hark_floating_point *before) {
 void hark_floating_point_hold(hark_floating_point *before) {
   hark_floating_point now;
   hark_floating_point_get(&now);
+  hark_floating_point_enter(&now, before);
+}
+
+void hark_floating_point_hold_flushing(hark_floating_point *before) {
+  hark_floating_point now;
+  hark_floating_point_get(&now);
+#if defined(__x86_64__)
+  now.vector |= VECTOR_FLUSHES;
+#endif
   hark_floating_point_enter(&now, before);
 }

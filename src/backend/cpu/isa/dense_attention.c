@@ -447,6 +447,7 @@ static int print(const hark_attention_plan *plan, char *text, size_t size) {
 }
 
 const hark_attention_algorithm HARK_ISA(hark_cpu_dense) = {.name = "dense tiled",
+                                                           .flush = HARK_FLUSH_BACKWARD,
                                                            .supports = supports,
                                                            .sizes = sizes,
                                                            .forward = forward,

@@ -231,6 +231,7 @@ static int print(const hark_attention_plan *plan, char *text, size_t size) {
 extern const hark_attention_algorithm HARK_ISA(hark_cpu_kernel_ridge);
 const hark_attention_algorithm HARK_ISA(hark_cpu_kernel_ridge) = {
     .name = "kernel ridge tiled",
+    .flush = HARK_FLUSH_ALWAYS,
     .supports = supports,
     .sizes = sizes,
     .forward = forward,

@@ -14,6 +14,7 @@
 
 #include "backend/cpu/isa/elements.h"
 #include "backend/kernel_ridge_decode.h"
+#include "core/floating_point.h"
 #include "kernel_ridge_products.h"
 
 #define COLUMNS (2 * HARK_RIDGE_DECODE_BLOCK) /* of X: new keys, then new queries */
@@ -468,8 +469,11 @@ static void decode_heads(const hark_call *call, int64_t first, int64_t last) {
 hark_status HARK_ISA(hark_cpu_kernel_ridge_decode_forward)(hark_context *context, const hark_call *call) {
   const hark_kernel_ridge_decode_attributes *is = call->attributes;
   const double products = call->op->operations(is, call->inputs, call->input_count, false) / 2;
+  hark_floating_point before;
   HARK_TRY(hark_ridge_decode_begin(context, call));
   append_keys(call);
+  hark_floating_point_hold_flushing(&before);
   hark_cpu_ranges(context, call, is->heads, 1, products < SERIAL_PRODUCTS ? INT64_MAX : 1, decode_heads);
+  hark_floating_point_leave(&before);
   return hark_ridge_decode_end(context, call);
 }
