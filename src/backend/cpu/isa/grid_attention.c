@@ -202,7 +202,6 @@ static int print(const hark_attention_plan *plan, char *text, size_t size) {
 extern const hark_attention_algorithm HARK_ISA(hark_cpu_grid);
 const hark_attention_algorithm HARK_ISA(hark_cpu_grid) = {
     .name = "grid tiled",
-    .flush = HARK_FLUSH_BACKWARD,
     .supports = supports,
     .sizes = sizes,
     .forward = forward,

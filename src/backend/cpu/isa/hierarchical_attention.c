@@ -646,7 +646,6 @@ extern const hark_attention_algorithm HARK_ISA(hark_cpu_hierarchical);
 const hark_attention_algorithm HARK_ISA(hark_cpu_hierarchical) = {
     .name = "hierarchical tiled",
     .gradients_in_place = true,
-    .flush = HARK_FLUSH_BACKWARD,
     .supports = supports,
     .sizes = sizes,
     .forward = forward,
