@@ -1,7 +1,8 @@
 """A trained regressor of hark beside exact Gaussian processes, on tables whose process is known, and beside scikit-learn on real tables.
 
     tables.py truth --hark build/hark --run RUN [--tables 200] [--sizes 10 20 50 100 200 500] [--noise 0.01] [--scales 0.1 1]
-    tables.py real  --hark build/hark --run RUN --classes-run RUN [--splits 10] [--only NAME ...]
+        tables.py real  --hark build/hark --run RUN --classes-run RUN [--splits 10] [--only NAME ...]
+    tables.py fit   --hark build/hark --run RUN [--tables 5] [--context 1000] [--queries 200]
 
 truth: tables of one input, uniform in [-1, 1], with the kernel exp(-(x - x')^2 / (2 w^2)), variance 1, and noise; log w is uniform between
 the scales, as `hark data make regression-tasks` makes them. For each number n of rows of context, 60 queries a table:
@@ -18,9 +19,12 @@ with noise and a length scale of each input; for classes with one length scale, 
 boosting (for numbers with the deviation of its residuals in cross-validation), Bayesian ridge or logistic regression with a
 cross-validated penalty, and the mean or the frequencies.
 
+fit: one table of --context rows as in truth, and --queries: hark predict beside fit and prediction by GPyTorch (100 steps of Adam, rate
+0.1) and by scikit-learn (L-BFGS), on as many threads as the library chooses.
+
 One line of JSON for each n or table and predictor: negative log-likelihood in nats, root of the mean squared error and fraction of targets
 within the interval of 90 %, or accuracy, and milliseconds: of a call of the command, and of fit and prediction of the peers. Needs numpy,
-scikit-learn, statsmodels.
+scikit-learn, statsmodels; for fit also torch and gpytorch.
 """
 
 import argparse
@@ -126,16 +130,21 @@ def linear(x, y, queries):
     return q @ fit * size + level, size * np.sqrt(s2 * (1 + np.einsum("ij,jk,ik->i", q, inverse, q)))
 
 
+def draw_table(random, rows, options):
+    """Inputs, targets and the width of the kernel."""
+    width = math.exp(random.uniform(math.log(options.scales[0]), math.log(options.scales[1])))
+    x = random.uniform(-1, 1, rows)
+    covariance = np.exp(-((x[:, None] - x[None]) ** 2) / (2 * width**2)) + 1e-9 * np.eye(rows)
+    return x, np.linalg.cholesky(covariance) @ random.standard_normal(rows) + math.sqrt(options.noise) * random.standard_normal(rows), width
+
+
 def truth(options):
     random = np.random.default_rng(options.seed)
     with tempfile.TemporaryDirectory() as name:
         for n in options.sizes:
             sums = {predictor: Sums() for predictor in ("known", "bayes", "hark", "linear", "mean")}
             for _ in range(options.tables):
-                width = math.exp(random.uniform(math.log(options.scales[0]), math.log(options.scales[1])))
-                x = random.uniform(-1, 1, n + QUERIES)
-                covariance = np.exp(-((x[:, None] - x[None]) ** 2) / (2 * width**2)) + 1e-9 * np.eye(len(x))
-                y = np.linalg.cholesky(covariance) @ random.standard_normal(len(x)) + math.sqrt(options.noise) * random.standard_normal(len(x))
+                                x, y, width = draw_table(random, n + QUERIES, options)
                 known, asked, target = (x[:n], y[:n]), x[n:], y[n:]
                 _, mean, variance = posterior(*known, asked, width, options.noise)
                 sums["known"].add(target, mean, np.sqrt(variance))
@@ -145,6 +154,57 @@ def truth(options):
                 sums["mean"].add(target, np.full(QUERIES, y[:n].mean()), np.full(QUERIES, y[:n].std() * math.sqrt(1 + 1 / n)))
             for predictor, one in sums.items():
                 print(json.dumps({"rows": n, "predictor": predictor, "tables": options.tables, **one.result()}), flush=True)
+
+
+def by_gpytorch(x, y, queries):
+    """Means, deviations and seconds of a process whose hyperparameters are fitted to the context."""
+    import gpytorch  # pylint: disable=import-outside-toplevel
+    import torch  # pylint: disable=import-outside-toplevel
+
+    class Process(gpytorch.models.ExactGP):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.mean, self.kernel = gpytorch.means.ConstantMean(), gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel())
+
+        def forward(self, rows):
+            return gpytorch.distributions.MultivariateNormal(self.mean(rows), self.kernel(rows))
+
+    begin = time.perf_counter()
+    x, y, queries = (torch.tensor(t, dtype=torch.float32) for t in (x, y, queries))
+    likelihood = gpytorch.likelihoods.GaussianLikelihood()
+    model = Process(x, y, likelihood)
+    marginal = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.1)
+    model.train()
+    for _ in range(100):
+        optimiser.zero_grad()
+        loss = -marginal(model(x), y)
+        loss.backward()
+        optimiser.step()
+    model.eval()
+    likelihood.eval()
+    with torch.no_grad(), gpytorch.settings.fast_pred_var():
+        found = likelihood(model(queries))
+    return found.mean.numpy(), found.variance.sqrt().numpy(), time.perf_counter() - begin
+
+
+def fit(options):
+    warnings.filterwarnings("ignore")
+    random = np.random.default_rng(options.seed)
+    n, sums = options.context, {}
+    with tempfile.TemporaryDirectory() as name:
+        for _ in range(options.tables):
+            x, y, width = draw_table(random, n + options.queries, options)
+            _, mean, variance = posterior(x[:n], y[:n], x[n:], width, options.noise)
+            found = [("known", mean, np.sqrt(variance), 0.0)]
+            found.append(("hark", *by_hark(options, Path(name), {"x": x[:n], "y": y[:n]}, {"x": x[n:]})))
+            found.append(("gpytorch", *by_gpytorch(x[:n, None], y[:n], x[n:, None])))
+            found += [one for one in numbers_by_peers(x[:n, None], y[:n], x[n:, None]) if one[0] == "gaussian_process"]
+            for predictor, *values in found:
+                sums.setdefault(predictor, Sums()).add(y[n:], *values)
+    for predictor, one in sums.items():
+                line = {"rows": n, "queries": options.queries, "predictor": predictor, "tables": options.tables}
+        print(json.dumps({**line, **one.result()}), flush=True)
 
 
 def gaussian_process_kernel(columns):
@@ -265,10 +325,10 @@ def real(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["truth", "real"])
+    parser.add_argument("what", choices=["truth", "real", "fit"])
     parser.add_argument("--hark", required=True)
     parser.add_argument("--run", required=True)
-    parser.add_argument("--tables", type=int, default=200)
+        parser.add_argument("--tables", type=int, help="200, and 5 for fit")
     parser.add_argument("--sizes", type=int, nargs="+", default=[10, 20, 50, 100, 200, 500])
     parser.add_argument("--noise", type=float, default=0.01)
     parser.add_argument("--scales", type=float, nargs=2, default=[0.1, 1.0])
@@ -279,7 +339,8 @@ def main():
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    {"truth": truth, "real": real}[options.what](options)
+        options.tables = options.tables or (5 if options.what == "fit" else 200)
+    {"truth": truth, "real": real, "fit": fit}[options.what](options)
     return 0
 
 
