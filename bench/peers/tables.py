@@ -144,7 +144,7 @@ def truth(options):
         for n in options.sizes:
             sums = {predictor: Sums() for predictor in ("known", "bayes", "hark", "linear", "mean")}
             for _ in range(options.tables):
-                                x, y, width = draw_table(random, n + QUERIES, options)
+                x, y, width = draw_table(random, n + QUERIES, options)
                 known, asked, target = (x[:n], y[:n]), x[n:], y[n:]
                 _, mean, variance = posterior(*known, asked, width, options.noise)
                 sums["known"].add(target, mean, np.sqrt(variance))
@@ -203,7 +203,7 @@ def fit(options):
             for predictor, *values in found:
                 sums.setdefault(predictor, Sums()).add(y[n:], *values)
     for predictor, one in sums.items():
-                line = {"rows": n, "queries": options.queries, "predictor": predictor, "tables": options.tables}
+        line = {"rows": n, "queries": options.queries, "predictor": predictor, "tables": options.tables}
         print(json.dumps({**line, **one.result()}), flush=True)
 
 
