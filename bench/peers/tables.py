@@ -328,7 +328,7 @@ def main():
     parser.add_argument("what", choices=["truth", "real", "fit"])
     parser.add_argument("--hark", required=True)
     parser.add_argument("--run", required=True)
-        parser.add_argument("--tables", type=int, help="200, and 5 for fit")
+    parser.add_argument("--tables", type=int, help="200, and 5 for fit")
     parser.add_argument("--sizes", type=int, nargs="+", default=[10, 20, 50, 100, 200, 500])
     parser.add_argument("--noise", type=float, default=0.01)
     parser.add_argument("--scales", type=float, nargs=2, default=[0.1, 1.0])
@@ -339,7 +339,7 @@ def main():
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-        options.tables = options.tables or (5 if options.what == "fit" else 200)
+    options.tables = options.tables or (5 if options.what == "fit" else 200)
     {"truth": truth, "real": real, "fit": fit}[options.what](options)
     return 0
 
