@@ -72,7 +72,7 @@ static const hark_option options[] = {
      "fields may be quoted as in CSV; inside a quoted field, two double quotes are read as one", "data.format text|pairs"},
     {"data.targets", "target-columns", HARK_OPTION_STRING, AT(data.targets), "", NULL, DATA, "NAME,...",
      "tables in CSV: columns that are predicted; all other columns are inputs", TABLES},
-    {"data.context_least", NULL, HARK_OPTION_INT, AT(data.context_least), "2", "[1, 16777216]", DATA, NULL,
+    {"data.context_least", NULL, HARK_OPTION_INT, AT(data.context_least), "5", "[1, 16777216]", DATA, NULL,
      "tables: smallest number of rows whose targets are given, the context of a sample", TABLES},
     {"data.context_most", NULL, HARK_OPTION_INT, AT(data.context_most), "0", "[0, 16777216]", DATA, NULL,
      "tables: largest number of rows of context; the number is drawn for every sample, uniform in its logarithm; 0: all rows but the "
