@@ -330,14 +330,15 @@ static void append_line(hark_text *text, const char *what, double value) {
   if (isfinite(value)) hark_text_append(text, "  %-22s %s\n", what, hark_number_print(value, number));
 }
 
-static void print_run(const char *run, const run_summary *s, const hark_options *configuration, hark_text *text) {
+/* unit: what the run counts, such as "tokens" */
+static void print_run(const char *run, const run_summary *s, const char *unit, const hark_options *configuration, hark_text *text) {
   char number[HARK_HUMAN_BYTES];
   hark_text_append(text, "run ");
   hark_text_append_shown(text, run);
   hark_text_append(text, "\n");
   if (s->parameters > 0) hark_text_append(text, "  %-22s %s\n", "parameters", hark_human((double)s->parameters, number));
   append_line(text, "step", s->step);
-  append_line(text, "tokens", s->tokens);
+  append_line(text, unit, s->tokens);
   append_line(text, "seconds", round(s->time));
   append_line(text, "training loss", s->train_loss);
   append_line(text, "validation loss", s->validation_loss);
@@ -387,7 +388,7 @@ static hark_status show_run(hark_invocation *call, const char *run, const char *
     if (call->json) {
       print_run_json(run, &summary, options, &text);
     } else {
-      print_run(run, &summary, options, &text);
+      print_run(run, &summary, hark_config_unit_word(&config), options, &text);
     }
     status = hark_command_print(call, &text);
   }

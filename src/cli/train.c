@@ -146,7 +146,8 @@ static const char *loss_words(const char *name, double loss, char text[HARK_PROG
 /* The most important ones come first and are left out last: the step, the loss, the time left. */
 static void show(void *user, const hark_train_progress *at) {
   enum { STEP, LOSS, EVALUATING, VALIDATION, SPEED, PEAK, LEFT, PIECES };
-  hark_progress *progress = &((training_view *)user)->progress;
+    training_view *const view = user;
+  hark_progress *progress = &view->progress;
   if (!hark_progress_due(progress)) return;
   hark_progress_piece pieces[PIECES] = {[STEP] = {.rank = 0},  [LOSS] = {.rank = 1}, [EVALUATING] = {.rank = 1}, [VALIDATION] = {.rank = 4},
                                         [SPEED] = {.rank = 3}, [PEAK] = {.rank = 5}, [LEFT] = {.rank = 2}};
@@ -160,7 +161,8 @@ static void show(void *user, const hark_train_progress *at) {
   } else {
     (void)loss_words("loss", at->loss, pieces[LOSS].text);
     (void)loss_words("validation", at->validation_loss, pieces[VALIDATION].text);
-    WRITE(SPEED, text, "%s tokens/s", hark_human(at->tokens_per_second, speed));
+    const char *const unit = hark_config_unit_word(view->call->values[VALUES_CONFIG]);
+    WRITE(SPEED, text, "%s %s/s", hark_human(at->tokens_per_second, speed), unit);
     if (at->peak_fraction > 0) WRITE(PEAK, text, "%.0f %% of peak", 100 * at->peak_fraction);
   }
 #undef WRITE

@@ -526,6 +526,12 @@ static void settle_tokenizer(const hark_options *set, hark_config *config) {
   if (of_bytes && !hark_options_is_idle(set, "data.tokenizer")) config->data.tokenizer = HARK_TOKENIZER_BYTES;
 }
 
+const char *hark_config_unit_word(const hark_config *config) {
+  const hark_architecture *const architecture = hark_architecture_of(config->model.architecture);
+  if (architecture->reads_tables) return "rows";
+  return architecture->predicts_vectors || strcmp(hark_config_format(config), "vectors") == 0 ? "vectors" : "tokens";
+}
+
 /* Labelled examples, and models that need them. */
 static hark_status settle_examples(hark_context *context, hark_options *set, hark_config *config) {
   const bool examples = hark_config_has_examples(config), encoder = config->model.architecture == HARK_ARCHITECTURE_ENCODER;

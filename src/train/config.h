@@ -126,6 +126,9 @@ static inline bool hark_config_has_sentences(const hark_config *config) {
 /* The data are labelled examples, in packed batches; else text. */
 static inline bool hark_config_has_examples(const hark_config *config) { return config->data.format != HARK_DATA_CORPUS; }
 
+/* What a run counts: "rows" of tables, "vectors", otherwise "tokens". */
+const char *hark_config_unit_word(const hark_config *config);
+
 /* The model learns to reconstruct its input. */
 static inline bool hark_config_reconstructs(const hark_config *config) {
   return config->model.architecture == HARK_ARCHITECTURE_AHCA && config->model.ahca.head == HARK_AHCA_HEAD_RECONSTRUCTION;
