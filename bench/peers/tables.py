@@ -301,9 +301,10 @@ def measure_split(options, folder, table, order, sums):
     context, queries = {**dict(zip(names, x[known].T)), "y": y[known]}, dict(zip(names, x[asked].T))
     if classes:
         probability, seconds = classes_by_hark(options, folder, context, queries, y.max() + 1)
-        found = [("hark", probability, seconds), *classes_by_peers(x[known], y[known], x[asked])]
+        found = [("hark", probability, seconds), *(classes_by_peers(x[known], y[known], x[asked]) if options.peers else [])]
     else:
-        found = [("hark", *by_hark(options, folder, context, queries)), *numbers_by_peers(x[known], y[known], x[asked])]
+        found = [("hark", *by_hark(options, folder, context, queries))]
+        found += numbers_by_peers(x[known], y[known], x[asked]) if options.peers else []
     for name, *values in found:
         sums.setdefault(name, ClassSums() if classes else Sums()).add(y[asked], *values)
 
@@ -337,6 +338,7 @@ def main():
     parser.add_argument("--context", type=int, default=1000)
     parser.add_argument("--queries", type=int, default=200)
     parser.add_argument("--only", nargs="*")
+    parser.add_argument("--no-peers", dest="peers", action="store_false", help="real: hark alone")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     options.tables = options.tables or (5 if options.what == "fit" else 200)
