@@ -1,6 +1,6 @@
 #!/bin/sh
 # Trains the regressors of docs/results/regressor.md: sh bench/regressor-models.sh BUILD FOLDER. Runs that are complete are left as they
-# are, others continue. bench/peers/tables.py measures the models.
+# are, others continue: about an hour on two cores. bench/peers/tables.py measures the models.
 #
 # truth     tables of one input from a Gaussian process whose length scale differs from table to table: large tables, then small ones too
 # numbers   tables of different numbers and kinds of inputs
@@ -30,6 +30,7 @@ make large --tokens 576 --covariates 1 --noise 0.01 --training 6000
 make small --tokens 96 --covariates 1 --noise 0.01 --training 60000 --seed 7
 train large-first --format examples --data large --context 576 --data.context_most 512 --data.queries 64 --no-standardise --batch 8 \
   --steps 3000 --lr 1e-3
+# the scale of targets is that of the tables (--no-standardise), which a run that starts from another one takes over
 train truth --format tables --data large/training.tables --data small/training.tables --validation small/validation.tables \
   --init-from large-first --context 576 --data.context_most 512 --data.queries 64 --batch 16 --steps 10000 --lr 8e-4 --warmup 100
 

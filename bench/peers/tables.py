@@ -1,7 +1,7 @@
 """A trained regressor of hark beside exact Gaussian processes, on tables whose process is known, and beside scikit-learn on real tables.
 
     tables.py truth --hark build/hark --run RUN [--tables 200] [--sizes 10 20 50 100 200 500] [--noise 0.01] [--scales 0.1 1]
-        tables.py real  --hark build/hark --run RUN --classes-run RUN [--splits 10] [--only NAME ...]
+    tables.py real  --hark build/hark --run RUN --classes-run RUN [--splits 10] [--only NAME ...]
     tables.py fit   --hark build/hark --run RUN [--tables 5] [--context 1000] [--queries 200]
 
 truth: tables of one input, uniform in [-1, 1], with the kernel exp(-(x - x')^2 / (2 w^2)), variance 1, and noise; log w is uniform between
@@ -19,8 +19,10 @@ with noise and a length scale of each input; for classes with one length scale, 
 boosting (for numbers with the deviation of its residuals in cross-validation), Bayesian ridge or logistic regression with a
 cross-validated penalty, and the mean or the frequencies.
 
-fit: one table of --context rows as in truth, and --queries: hark predict beside fit and prediction by GPyTorch (100 steps of Adam, rate
-0.1) and by scikit-learn (L-BFGS), on as many threads as the library chooses.
+fit: tables of --context rows as in truth, and --queries: hark predict beside fit and prediction of a Gaussian process by GPyTorch (100
+steps of Adam with rate 0.1, float32, exact factors) and by scikit-learn (L-BFGS from two starts, float64).
+
+hark and GPyTorch use --threads threads, scikit-learn those of OMP_NUM_THREADS. The time of hark includes the start of the program and the reading of CSV files.
 
 One line of JSON for each n or table and predictor: negative log-likelihood in nats, root of the mean squared error and fraction of targets
 within the interval of 90 %, or accuracy, and milliseconds: of a call of the command, and of fit and prediction of the peers. Needs numpy,
@@ -60,7 +62,7 @@ def call_hark(options, run, folder, context, queries):
     write_table(folder / "queries.csv", queries)
     command = [options.hark, "predict", run, "--context-table", folder / "context.csv", "--query", folder / "queries.csv"]
     begin = time.perf_counter()
-    done = subprocess.run([*command, "--target", list(context)[-1], "--threads", "2"], check=True, capture_output=True, text=True)
+    done = subprocess.run([*command, "--target", list(context)[-1], "--threads", str(options.threads)], check=True, capture_output=True, text=True)
     return list(csv.DictReader(io.StringIO(done.stdout))), time.perf_counter() - begin
 
 
@@ -156,7 +158,7 @@ def truth(options):
                 print(json.dumps({"rows": n, "predictor": predictor, "tables": options.tables, **one.result()}), flush=True)
 
 
-def by_gpytorch(x, y, queries):
+def by_gpytorch(options, x, y, queries):
     """Means, deviations and seconds of a process whose hyperparameters are fitted to the context."""
     import gpytorch  # pylint: disable=import-outside-toplevel
     import torch  # pylint: disable=import-outside-toplevel
@@ -169,6 +171,8 @@ def by_gpytorch(x, y, queries):
         def forward(self, rows):
             return gpytorch.distributions.MultivariateNormal(self.mean(rows), self.kernel(rows))
 
+    torch.manual_seed(options.seed)
+    torch.set_num_threads(options.threads)
     begin = time.perf_counter()
     x, y, queries = (torch.tensor(t, dtype=torch.float32) for t in (x, y, queries))
     likelihood = gpytorch.likelihoods.GaussianLikelihood()
@@ -176,15 +180,16 @@ def by_gpytorch(x, y, queries):
     marginal = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.1)
     model.train()
-    for _ in range(100):
-        optimiser.zero_grad()
-        loss = -marginal(model(x), y)
-        loss.backward()
-        optimiser.step()
-    model.eval()
-    likelihood.eval()
-    with torch.no_grad(), gpytorch.settings.fast_pred_var():
-        found = likelihood(model(queries))
+    with gpytorch.settings.fast_computations(False, False, False):
+        for _ in range(100):
+            optimiser.zero_grad()
+            loss = -marginal(model(x), y)
+            loss.backward()
+            optimiser.step()
+        model.eval()
+        likelihood.eval()
+        with torch.no_grad():
+            found = likelihood(model(queries))
     return found.mean.numpy(), found.variance.sqrt().numpy(), time.perf_counter() - begin
 
 
@@ -198,8 +203,8 @@ def fit(options):
             _, mean, variance = posterior(x[:n], y[:n], x[n:], width, options.noise)
             found = [("known", mean, np.sqrt(variance), 0.0)]
             found.append(("hark", *by_hark(options, Path(name), {"x": x[:n], "y": y[:n]}, {"x": x[n:]})))
-            found.append(("gpytorch", *by_gpytorch(x[:n, None], y[:n], x[n:, None])))
-            found += [one for one in numbers_by_peers(x[:n, None], y[:n], x[n:, None]) if one[0] == "gaussian_process"]
+            found.append(("gpytorch", *by_gpytorch(options, x[:n, None], y[:n], x[n:, None])))
+            found.append(next(numbers_by_peers(x[:n, None], y[:n], x[n:, None])))
             for predictor, *values in found:
                 sums.setdefault(predictor, Sums()).add(y[n:], *values)
     for predictor, one in sums.items():
@@ -340,8 +345,10 @@ def main():
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="real: hark alone")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2, help="those of scikit-learn are set by OMP_NUM_THREADS")
     options = parser.parse_args()
-    options.tables = options.tables or (5 if options.what == "fit" else 200)
+    if options.tables is None:
+        options.tables = 5 if options.what == "fit" else 200
     {"truth": truth, "real": real, "fit": fit}[options.what](options)
     return 0
 

@@ -3,9 +3,10 @@
  * There are no mutable globals. A context is used by one thread at a time; several contexts work at once in one process. What a context
  * created must be destroyed before it.
  *
- * Floating point: during a call all threads take the calling thread's rounding mode, and flush small numbers to zero if it does. So the
- * bits do not depend on the number of threads. Traps are disabled while operators and attention compute, because infinities and NaN mean
- * something here; exception flags are afterwards what they were before. Threads of a host program get their own state back.
+ * Floating point: during a call all threads take the calling thread's rounding mode, and flush small numbers to zero if it does. On x86-64,
+ * some attention flushes the results of its arithmetic in any case (docs/numbers.md, "The same bits"). So the bits do not depend on the
+ * number of threads. Traps are disabled while operators and attention compute, because infinities and NaN mean something here; exception
+ * flags are afterwards what they were before. Threads of a host program get their own state back.
  *
  * Cores: a context's own threads run on the cores that are allowed to the thread that makes the context. If OpenMP's runtime has bound that
  * thread to one place (OMP_PROC_BIND, OMP_PLACES), they run on the cores of all places. The calling thread itself is not moved.

@@ -39,7 +39,7 @@ static hark_status execute(hark_context *context, const hark_attention_plan *pla
   hark_floating_point before;
   hark_backend_enter(context);
   hark_cancel_enter(context);
-  hark_attention_hold(plan->algorithm, backward, &before);
+  hark_attention_hold(plan, backward, &before);
   hark_status status = hark_attention_clear(context, &args, plan->desc.causal, backward);
   if (status == HARK_OK) {
     const int64_t count = list_sequences(&args, plan->desc.causal, backward, args.workspace);

@@ -3,7 +3,10 @@
 #ifndef HARK_ATTENTION_LAYER_H
 #define HARK_ATTENTION_LAYER_H
 
+#include <math.h>
+
 #include "backend/backend.h"
+#include "backend/ridge_terms.h"
 #include "core/floating_point.h"
 
 /* "dense", as options name it. */
@@ -46,10 +49,15 @@ HARK_MUST_CHECK hark_status hark_attention_backward_of(hark_context *context, co
 HARK_MUST_CHECK hark_status hark_attention_plan_part(hark_context *context, const hark_attention_plan *plan, int64_t queries, int64_t keys,
                                                      hark_attention_plan *out);
 
-/* The floating-point state for a pass of an algorithm; *before is for hark_floating_point_leave(). */
-static inline void hark_attention_hold(const hark_attention_algorithm *algorithm, bool backward, hark_floating_point *before) {
-  const bool flushes = algorithm->flush == HARK_FLUSH_ALWAYS || (backward && algorithm->flush == HARK_FLUSH_BACKWARD);
-  (flushes ? hark_floating_point_hold_flushing : hark_floating_point_hold)(before);
+/* The floating-point state for a pass; *before is for hark_floating_point_leave(). Subnormal results become zeros where they have no effect
+ * but take time: in passes that the algorithm names, unless a scale near the ends of f32's range makes small numbers of all. */
+static inline void hark_attention_hold(const hark_attention_plan *plan, bool backward, hark_floating_point *before) {
+  const hark_attention_desc *desc = &plan->desc;
+  const hark_attention_flush flush = plan->algorithm->flush;
+  const bool asks = flush == HARK_FLUSH_ALWAYS || (backward && flush == HARK_FLUSH_BACKWARD);
+  const bool usual = desc->normalisation == HARK_NORMALISATION_CME ? hark_ridge_may_flush(desc->scale, desc->bound, desc->unit)
+                                                                   : fabs(desc->scale) >= 0x1p-60 && fabs(desc->scale) <= 0x1p60;
+  (asks && usual ? hark_floating_point_hold_flushing : hark_floating_point_hold)(before);
 }
 
 /* hark_attention_forward() or hark_attention_backward() of parts of longer sequences; part NULL: of complete ones. */

@@ -170,7 +170,7 @@ static hark_status compute(hark_context *context, const hark_attention_plan *pla
   hark_floating_point before;
   hark_backend_enter(context);
   hark_cancel_enter(context);
-  hark_attention_hold(plan->algorithm, backward, &before);
+  hark_attention_hold(plan, backward, &before);
   hark_status status = hark_attention_clear(context, args, plan->desc.causal, backward);
   status = status != HARK_OK ? peers->agree(context, peers->user, status) : plan->algorithm->spread(context, &run, peers, backward);
   hark_floating_point_leave(&before);

@@ -77,8 +77,8 @@ typedef struct hark_attention_peers {
   hark_status (*agree)(hark_context *context, void *user, hark_status status);
 } hark_attention_peers;
 
-/* Passes in which subnormal results may be zeros (hark_floating_point_hold_flushing). Weights of softmax attention are none (vf_exp2), but
- * products of weights and gradients are; so are kernels of distant keys. */
+/* Passes in which subnormal results may be zeros (hark_attention_hold): kernels of distant keys, and products of small weights and
+ * gradients, are often so small. vf_exp2 gives almost no subnormal weights. */
 typedef enum hark_attention_flush { HARK_FLUSH_NEVER, HARK_FLUSH_BACKWARD, HARK_FLUSH_ALWAYS } hark_attention_flush;
 
 struct hark_attention_algorithm {

@@ -56,6 +56,9 @@ typedef struct hark_ridge_parameters {
   double top; /* the largest log G, 0 without a table */
 } hark_ridge_parameters;
 
+/* True if subnormal results may be zeros. A bound far above all products q.k makes kernels and ridge so small that they may not. */
+static inline bool hark_ridge_may_flush(double scale, double bound, bool unit) { return unit || !(scale * bound > 40); }
+
 /* The parameters of one head as the call gives them. */
 typedef struct hark_ridge_given {
   hark_type type;

@@ -146,7 +146,7 @@ static const char *loss_words(const char *name, double loss, char text[HARK_PROG
 /* The most important ones come first and are left out last: the step, the loss, the time left. */
 static void show(void *user, const hark_train_progress *at) {
   enum { STEP, LOSS, EVALUATING, VALIDATION, SPEED, PEAK, LEFT, PIECES };
-    training_view *const view = user;
+  training_view *const view = user;
   hark_progress *progress = &view->progress;
   if (!hark_progress_due(progress)) return;
   hark_progress_piece pieces[PIECES] = {[STEP] = {.rank = 0},  [LOSS] = {.rank = 1}, [EVALUATING] = {.rank = 1}, [VALIDATION] = {.rank = 4},

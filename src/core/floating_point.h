@@ -30,8 +30,8 @@ void hark_floating_point_enter(const hark_floating_point *as, hark_floating_poin
 void hark_floating_point_leave(const hark_floating_point *before);
 /* For work that the calling thread does itself: without traps; _leave restores the flags. */
 void hark_floating_point_hold(hark_floating_point *before);
-/* The same, but where the processor computes subnormal results slowly (x86: a hundred cycles and more), they become zeros. For sums in
- * which such numbers have no effect. */
+/* The same, but where the processor computes subnormal results slowly (x86: a hundred cycles and more), they become zeros. For work
+ * in which they have no effect: no sum may consist of such numbers alone. */
 void hark_floating_point_hold_flushing(hark_floating_point *before);
 /* For work whose results do not depend on the state of the thread: to the nearest, ties to even, small numbers kept, no traps. */
 void hark_floating_point_plain(hark_floating_point *before);

@@ -423,6 +423,7 @@ static void test_far_apart(void **state) {
 static void test_subnormal_results(void **state) {
   (void)state;
 #if defined(__x86_64__)
+  int count = 0;
   for (int m = 0; m < attention_machine_count; m++) {
     const attention_machine *machine = &attention_machines[m];
     ridge_problem p;
@@ -432,6 +433,7 @@ static void test_subnormal_results(void **state) {
     for (int64_t i = 0; i < p.batch * p.key_heads * p.keys * p.value_dim; i++)
       p.array[RIDGE_VALUE][i] = (i % 3 == 0 ? 1.5 : -1.125) * (double)FLT_MIN;
     if (ridge_run_on(machine, &p, &results)) {
+      count++;
       assert_int_equal(results.status, HARK_OK);
       for (int64_t i = 0; i < p.batch * p.heads * p.queries * p.value_dim; i++) {
         const double size = fabs(results.array[RIDGE_OUT][i]);
@@ -441,7 +443,38 @@ static void test_subnormal_results(void **state) {
     }
     ridge_problem_free(&p);
   }
+  assert_true(count > 0);
 #endif
+}
+
+/* With a bound far above all products q.k, kernels and ridge are near the least normal number: none becomes zero. */
+static void test_large_bound(void **state) {
+  (void)state;
+  static const char *const cases[] = {"cme:B1,H1,L40,D8,bound,ridge=1e-3", "cme:B1,H1,L40,D8,bound,causal,ridge=1e-3"};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    ridge_problem p;
+    ridge_results expected;
+    ridge_problem_make(cases[i], &p);
+    p.scale = 80;
+    for (int64_t k = 0; k < p.count[RIDGE_KEY]; k++) p.array[RIDGE_KEY][k] = (double)(float)(0.1 * p.array[RIDGE_KEY][k]);
+    for (int64_t k = 0; k < p.count[RIDGE_QUERY]; k++) p.array[RIDGE_QUERY][k] = (double)(float)(0.1 * p.array[RIDGE_QUERY][k]);
+    assert_true(ridge_run_on(ATTENTION_ORACLE, &p, &expected));
+    double largest = 0;
+    for (int64_t k = 0; k < p.count[RIDGE_DOUT]; k++) largest = fmax(largest, fabs(expected.array[RIDGE_OUT][k]));
+    for (int m = 1; m < attention_machine_count; m++) {
+      ridge_results results;
+      if (!ridge_run_on(&attention_machines[m], &p, &results)) continue;
+      if (results.status != HARK_OK) fail_msg("%s on %s: %s", p.text, attention_machines[m].name, results.message);
+      for (int64_t k = 0; k < p.count[RIDGE_DOUT]; k++)
+        if (!(fabs(results.array[RIDGE_OUT][k] - expected.array[RIDGE_OUT][k]) < 0.02 * largest))
+          fail_msg("%s on %s: out[%d] is %g, expected %g", p.text, attention_machines[m].name, (int)k, results.array[RIDGE_OUT][k],
+                   expected.array[RIDGE_OUT][k]);
+      for (int64_t k = 0; k < p.count[RIDGE_KEY]; k++) assert_true(isfinite(results.array[RIDGE_DKEY][k]));
+      ridge_results_free(&results);
+    }
+    ridge_results_free(&expected);
+    ridge_problem_free(&p);
+  }
 }
 
 int main(void) {
@@ -450,6 +483,7 @@ int main(void) {
       cmocka_unit_test(test_limits),      cmocka_unit_test(test_alone),      cmocka_unit_test(test_threads),
       cmocka_unit_test(test_hidden_keys), cmocka_unit_test(test_no_keys),    cmocka_unit_test(test_noise),
       cmocka_unit_test(test_unseen_keys), cmocka_unit_test(test_far_apart),  cmocka_unit_test(test_subnormal_results),
+      cmocka_unit_test(test_large_bound),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

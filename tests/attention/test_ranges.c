@@ -87,8 +87,9 @@ static void multiply(attention_numbers *numbers, double factor) {
   for (int64_t i = 0; i < numbers->count; i++) numbers->data[i] = (double)(float)(factor * numbers->data[i]);
 }
 
-/* Results at a scale or sigma, queries and keys being of a size that makes ordinary logits of it. */
-static void check_softmax(const char *text, double scale, double sigma, double size) {
+/* Results at a scale or sigma, queries and keys being of a size that makes ordinary logits of it. gain: a factor of dout; 0: none, and no
+ * gradients by queries and keys, which may be beyond the range. */
+static void check_softmax(const char *text, double scale, double sigma, double size, double gain) {
   for (int m = 0; m < attention_machine_count; m++) {
     attention_problem p;
     attention_expected expected;
@@ -98,7 +99,8 @@ static void check_softmax(const char *text, double scale, double sigma, double s
     multiply(&p.array[ARRAY_KEY], size);
     if (scale != 0) p.scale = p.given_scale = scale;
     if (sigma != 0) p.sigma = sigma;
-    p.unwanted = 1u << ARRAY_DQUERY | 1u << ARRAY_DKEY; /* which may be beyond the range */
+    if (gain == 0) p.unwanted = 1u << ARRAY_DQUERY | 1u << ARRAY_DKEY;
+    if (gain != 0) multiply(&p.array[ARRAY_DOUT], gain);
     attention_expected_make(&p, &expected);
     if (attention_run_on(&attention_machines[m], &p, &results)) {
       if (attention_compare(&attention_machines[m], &p, &expected, &results) != 0)
@@ -115,10 +117,18 @@ static void test_softmax(void **state) {
   static const char *const cases[] = {"dense:H2,L9,S20,D5", "dense:H2,L70,D8,causal,mask", "window:H2,L70,D8,W9",
                                       "hierarchical:H2,L40,D8,N4,mean"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    check_softmax(cases[i], 5e30, 0, 4e-16); /* q k = 1e-31 */
-    check_softmax(cases[i], 1e-37, 0, 1e18);
-    check_softmax(cases[i], 1e-37, 0, 1); /* logits of nothing */
+    check_softmax(cases[i], 5e30, 0, 4e-16, 0); /* q k = 1e-31 */
+    check_softmax(cases[i], 1e-37, 0, 1e18, 0);
+    check_softmax(cases[i], 1e-37, 0, 1, 0); /* logits of nothing */
   }
+}
+
+/* Gradients by queries and keys that are small because of the scale, but of ordinary size for f32. */
+static void test_gradients(void **state) {
+  (void)state;
+  static const char *const cases[] = {"dense:H2,L9,S20,D5", "dense:H2,L70,D8,causal", "window:H2,L70,D8,W9", "dense:H2,L70,D8,causal,stick",
+                                      "hierarchical:H2,L40,D8,N4,mean"};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_softmax(cases[i], 2e-38, 0, 1, 1e20);
 }
 
 static void test_rbf(void **state) {
@@ -128,7 +138,7 @@ static void test_rbf(void **state) {
   static const double sigmas[] = {5e-16, 1e-10, 1e-5, 1e5, 1e10, 9e18};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (size_t s = 0; s < sizeof sigmas / sizeof sigmas[0]; s++)
-      check_softmax(cases[i], 0, sigmas[s], fmin(sigmas[s], LARGEST)); /* whose squares f32 holds */
+      check_softmax(cases[i], 0, sigmas[s], fmin(sigmas[s], LARGEST), 0); /* whose squares f32 holds */
 }
 
 /* A sigma far smaller than distances: the row is where its nearest key is. Log-sum-exp is a number, and weights sum to one. */
@@ -301,9 +311,9 @@ static void test_cme_tensors(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans),         cmocka_unit_test(test_softmax),
-                                     cmocka_unit_test(test_rbf),           cmocka_unit_test(test_small_sigma),
-                                     cmocka_unit_test(test_cme_sizes),     cmocka_unit_test(test_cme_tensors),
-                                     cmocka_unit_test(test_printed_ranges)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans),       cmocka_unit_test(test_softmax),
+                                     cmocka_unit_test(test_gradients),   cmocka_unit_test(test_rbf),
+                                     cmocka_unit_test(test_small_sigma), cmocka_unit_test(test_cme_sizes),
+                                     cmocka_unit_test(test_cme_tensors), cmocka_unit_test(test_printed_ranges)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,7 +85,7 @@ static void training_beats_the_baselines(void **state) {
   assert_true(member(line, "linear", "loss") < member(line, "mean", "loss"));
   assert_true(member(line, "model", "root_mean_square_error") < 0.9 * member(line, "linear", "root_mean_square_error"));
   assert_true(member(line, "model", "coverage_90") > 0.75);
-    assert_true(command_number(line, "loss") == loss);
+  assert_true(command_number(line, "loss") == loss);
   json_decref(line);
   expect("info run", HARK_EXIT_DONE, "\n  rows  ", "");
 }
