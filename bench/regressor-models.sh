@@ -2,8 +2,8 @@
 # Trains the regressors of docs/results/regressor.md: sh bench/regressor-models.sh BUILD FOLDER. Runs that are complete are left as they
 # are, others continue: about an hour on two cores. bench/peers/tables.py measures the models.
 #
-# truth     tables of one input from a Gaussian process whose length scale differs from table to table: large tables, then small ones too,
-#           then more of them
+# truth     tables of one input from a Gaussian process whose length scale differs from table to table: truth-large on large tables, then
+#           truth-small on small ones too, then truth on more of these
 # numbers   tables of different numbers and kinds of inputs
 # classes   the same with up to 10 classes
 # shellcheck disable=SC2086 # words of options
@@ -28,19 +28,20 @@ train() { # NAME OPTIONS
   fi
 }
 
-alike='--tokens 96 --covariates 1 --noise 0.01'
+small='--tokens 96 --covariates 1 --noise 0.01'
 make large --tokens 576 --covariates 1 --noise 0.01 --training 6000
-make small $alike --training 60000 --seed 7
-make more $alike --training 60000 --seed 8
-make check $alike --training 20000
-alike='--context 576 --data.context_most 512 --data.queries 64'
-train truth-large --format examples --data large $alike --no-standardise --batch 8 --steps 3000 --lr 1e-3
+make small $small --training 60000 --seed 7
+make more $small --training 60000 --seed 8
+make check $small --training 20000
+shared='--context 576 --data.context_most 512 --data.queries 64'
+train truth-large --format examples --data large $shared --no-standardise --batch 8 --steps 3000 --lr 1e-3
 # the scale of targets is that of the tables (--no-standardise), which a run that starts from another one takes over
-alike="$alike --format tables --validation check/validation.tables --data large/training.tables --data small/training.tables"
-train truth-small $alike --init-from truth-large --batch 16 --steps 10000 --lr 8e-4 --warmup 100
-train truth $alike --data more/training.tables --init-from truth-small --batch 16 --steps 14000 --lr 8e-4 --warmup 100
+shared="$shared --format tables --validation check/validation.tables --data large/training.tables --data small/training.tables"
+train truth-small $shared --init-from truth-large --batch 16 --steps 10000 --lr 8e-4 --warmup 100
+train truth $shared --data more/training.tables --init-from truth-small --batch 16 --steps 14000 --lr 8e-4 --warmup 100
 
-make varied --tokens 576 --covariates 20 --function mixed --inputs varied --noise 1 --scale-least 0.3 --scale-most 3 --training 24000 --seed 11
+make varied --tokens 576 --covariates 20 --function mixed --inputs varied --noise 1 --scale-least 0.3 --scale-most 3 \
+  --training 24000 --seed 11
 train numbers --format examples --data varied --context 576 --data.context_least 10 --data.context_most 512 --data.queries 64 \
   --process-features 16 --batch 8 --steps 20000 --lr 1e-3 --warmup 200
 

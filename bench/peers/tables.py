@@ -1,4 +1,4 @@
-"""A trained regressor of hark beside exact Gaussian processes, on tables whose process is known, and beside scikit-learn on real tables.
+"""A trained regressor of hark, compared with exact Gaussian processes on tables of a known process, and with scikit-learn on real tables.
 
     tables.py truth --hark build/hark --run RUN [--tables 200] [--sizes 10 20 50 100 200 500] [--noise 0.01] [--scales 0.1 1]
     tables.py real  --hark build/hark --run RUN --classes-run RUN [--splits 10] [--only NAME ...]
@@ -8,21 +8,22 @@ truth: tables of one input, uniform in [-1, 1], with the kernel exp(-(x - x')^2 
 the scales, as `hark data make regression-tasks` makes them. For each number n of rows of context, 60 queries a table:
 
     known     the posterior with the table's w, noise and variance: no predictor is better on average
-    bayes     noise and variance known, w averaged over its posterior: the best without knowing w
+    bayes     mean and variance over the posterior of w, noise and variance known: the best normal distribution without knowing w
     hark      hark predict
     linear, mean   Bayesian linear regression; mean and deviation of the context
 
 real: tables that scikit-learn and statsmodels contain: numbers (diabetes; engel, star98, fair of statsmodels) by --run, classes
 (breast_cancer, wine, digits; anes96) by --classes-run. Nine tenths of the rows, at most --context, are the context, and up to --queries of
 the others the queries, the same for all predictors. Peers: Gaussian process with optimised hyperparameters (constant * RBF; for numbers
-with noise and a length scale of each input; for classes with one length scale, and not for digits, which take minutes a split), gradient
-boosting (for numbers with the deviation of its residuals in cross-validation), Bayesian ridge or logistic regression with a
+with noise and a length scale of each input; for classes with one length scale, and not for digits, where a split takes five minutes),
+gradient boosting (for numbers with the deviation of its residuals in cross-validation), Bayesian ridge or logistic regression with a
 cross-validated penalty, and the mean or the frequencies.
 
-fit: tables of --context rows as in truth, and --queries: hark predict beside fit and prediction of a Gaussian process by GPyTorch (100
-steps of Adam with rate 0.1, float32, exact factors) and by scikit-learn (L-BFGS from two starts, float64).
+fit: tables of --context rows as in truth, and --queries: hark predict, compared with fit and prediction of a Gaussian process by GPyTorch
+(100 steps of Adam with rate 0.1, float32, exact factors) and by scikit-learn (L-BFGS from two starts, float64).
 
-hark and GPyTorch use --threads threads, scikit-learn those of OMP_NUM_THREADS. The time of hark includes the start of the program and the reading of CSV files.
+hark and GPyTorch use --threads threads, scikit-learn those of OMP_NUM_THREADS. The time of hark includes the start of the program and the
+reading of CSV files. Times are medians.
 
 One line of JSON for each n or table and predictor: negative log-likelihood in nats, root of the mean squared error and fraction of targets
 within the interval of 90 %, or accuracy, and milliseconds: of a call of the command, and of fit and prediction of the peers. Needs numpy,
@@ -62,7 +63,8 @@ def call_hark(options, run, folder, context, queries):
     write_table(folder / "queries.csv", queries)
     command = [options.hark, "predict", run, "--context-table", folder / "context.csv", "--query", folder / "queries.csv"]
     begin = time.perf_counter()
-    done = subprocess.run([*command, "--target", list(context)[-1], "--threads", str(options.threads)], check=True, capture_output=True, text=True)
+    command += ["--target", list(context)[-1], "--threads", str(options.threads)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     return list(csv.DictReader(io.StringIO(done.stdout))), time.perf_counter() - begin
 
 
