@@ -62,8 +62,8 @@ def call_hark(options, run, folder, context, queries):
     write_table(folder / "context.csv", context)
     write_table(folder / "queries.csv", queries)
     command = [options.hark, "predict", run, "--context-table", folder / "context.csv", "--query", folder / "queries.csv"]
-    begin = time.perf_counter()
     command += ["--target", list(context)[-1], "--threads", str(options.threads)]
+    begin = time.perf_counter()
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return list(csv.DictReader(io.StringIO(done.stdout))), time.perf_counter() - begin
 
