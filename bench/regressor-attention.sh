@@ -9,7 +9,7 @@
 # posterior   blocks with softmax attention, and predictions by kernel ridge attention
 # ridge       both by kernel ridge attention
 set -eu
-hark=$1/hark folder=$2 seeds=${3:-5} steps=${4:-1500}
+hark=$1/hark folder=$2 seeds=${3:-5} steps=${4:-3000}
 mkdir -p "$folder"
 : >"$folder/results.jsonl"
 [ -d "$folder/tables" ] || "$hark" data make regression-tasks --covariates 1 --noise 0.01 --tokens 576 --training 3000 --validation 100 \

@@ -48,4 +48,4 @@ train numbers --format examples --data varied --context 576 --data.context_least
 make kinds --tokens 544 --covariates 64 --function mixed --inputs varied --label-classes 10 --noise 0.3 --scale-least 0.3 --scale-most 3 \
   --training 16000 --seed 13
 train classes --format examples --data kinds --context 544 --data.context_least 10 --data.context_most 512 --data.queries 32 \
-  --model.regressor.loss classes --classes 10 --process-features 16 --batch 8 --steps 16000 --lr 1e-3 --warmup 200
+  --model.regressor.loss classes --classes 10 --process-features 64 --batch 8 --steps 12000 --lr 1e-3 --warmup 200
