@@ -57,7 +57,7 @@ static inline void hark_attention_hold(const hark_attention_plan *plan, bool bac
   const bool asks = flush == HARK_FLUSH_ALWAYS || (backward && flush == HARK_FLUSH_BACKWARD);
   const bool usual = desc->normalisation == HARK_NORMALISATION_CME ? hark_ridge_may_flush(desc->scale, desc->bound, desc->unit)
                                                                    : fabs(desc->scale) >= 0x1p-60 && fabs(desc->scale) <= 0x1p60;
-  (asks && usual ? hark_floating_point_hold_flushing : hark_floating_point_hold)(before);
+  hark_floating_point_hold_flushing(before, asks && usual);
 }
 
 /* hark_attention_forward() or hark_attention_backward() of parts of longer sequences; part NULL: of complete ones. */

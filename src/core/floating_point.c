@@ -97,17 +97,15 @@ void hark_floating_point_plain(hark_floating_point *before) {
 }
 #endif
 
-void hark_floating_point_hold(hark_floating_point *before) {
-  hark_floating_point now;
-  hark_floating_point_get(&now);
-  hark_floating_point_enter(&now, before);
-}
+void hark_floating_point_hold(hark_floating_point *before) { hark_floating_point_hold_flushing(before, false); }
 
-void hark_floating_point_hold_flushing(hark_floating_point *before) {
+void hark_floating_point_hold_flushing(hark_floating_point *before, bool flush) {
   hark_floating_point now;
   hark_floating_point_get(&now);
 #if defined(__x86_64__)
-  now.vector |= VECTOR_FLUSHES;
+  if (flush) now.vector |= VECTOR_FLUSHES;
+#else
+  (void)flush;
 #endif
   hark_floating_point_enter(&now, before);
 }

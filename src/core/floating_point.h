@@ -7,6 +7,7 @@
 #ifndef HARK_CORE_FLOATING_POINT_H
 #define HARK_CORE_FLOATING_POINT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #if !defined(__x86_64__) && !defined(__aarch64__)
 #include <fenv.h>
@@ -30,9 +31,9 @@ void hark_floating_point_enter(const hark_floating_point *as, hark_floating_poin
 void hark_floating_point_leave(const hark_floating_point *before);
 /* For work that the calling thread does itself: without traps; _leave restores the flags. */
 void hark_floating_point_hold(hark_floating_point *before);
-/* The same, but where the processor computes subnormal results slowly (x86: a hundred cycles and more), they become zeros. For work
- * in which they have no effect: no sum may consist of such numbers alone. */
-void hark_floating_point_hold_flushing(hark_floating_point *before);
+/* The same, but with `flush`, where the processor computes subnormal results slowly (x86: a hundred cycles and more), they become zeros.
+ * For work in which they have no effect: no sum may consist of such numbers alone. */
+void hark_floating_point_hold_flushing(hark_floating_point *before, bool flush);
 /* For work whose results do not depend on the state of the thread: to the nearest, ties to even, small numbers kept, no traps. */
 void hark_floating_point_plain(hark_floating_point *before);
 

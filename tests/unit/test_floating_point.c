@@ -160,7 +160,7 @@ static void work_may_flush_small_results(void **state) {
   hark_context *context = test_setup_open(&setup, THREADS);
   const seen as_before = look();
   hark_floating_point before;
-  hark_floating_point_hold_flushing(&before);
+  hark_floating_point_hold_flushing(&before, true);
   meeting m = {0};
   const seen meanwhile = look();
   if (hark_context_threads(context) == THREADS) {

@@ -472,7 +472,7 @@ hark_status HARK_ISA(hark_cpu_kernel_ridge_decode_forward)(hark_context *context
   hark_floating_point before;
   HARK_TRY(hark_ridge_decode_begin(context, call));
   append_keys(call);
-  (hark_ridge_may_flush(is->scale, is->bound, is->unit) ? hark_floating_point_hold_flushing : hark_floating_point_hold)(&before);
+  hark_floating_point_hold_flushing(&before, hark_ridge_may_flush(is->scale, is->bound, is->unit));
   hark_cpu_ranges(context, call, is->heads, 1, products < SERIAL_PRODUCTS ? INT64_MAX : 1, decode_heads);
   hark_floating_point_leave(&before);
   return hark_ridge_decode_end(context, call);
