@@ -1,14 +1,15 @@
 /* test_simd.c - the vector abstraction of the cpu backend: elementary functions against the C library in double over all binades of f32,
- * values where they are not finite, and moving data. Built with the flags of the tests, so it sees the narrowest vectors, with NEON's own
+ * values where they are not finite, the exponential of f64, and moving data. Built with the flags of the tests, so it sees the narrowest vectors, with NEON's own
  * functions on aarch64; the bounds hold for all, because a fused multiply-add only takes a rounding away. */
 #if defined(__aarch64__) && defined(__GNUC__)
 #define HARK_USE_NEON 1
 #endif
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "backend/cpu/simd.h"
+#include "backend/cpu/isa/wide.h"
 #include "support/cmocka_all.h"
 
 typedef struct function_case {
@@ -69,6 +70,30 @@ static void elementary_functions_keep_their_bounds(void **state) {
   }
 }
 
+static double wide_exp(double x) {
+  double lanes[HARK_WIDE_LANES];
+  vd_store(lanes, vd_exp(vd_set(x)));
+  return lanes[0];
+}
+
+/* Against long double, which must have more digits than double for it. */
+static void wide_exponentials_keep_their_bound(void **state) {
+  (void)state;
+  assert_true(wide_exp(0) == 1 && wide_exp(-0.0) == 1 && wide_exp(-1e-300) == 1);
+  for (double x = -708; x > -1e5; x *= 1.01) assert_true(wide_exp(x) > 0 && wide_exp(x) <= exp(-708) * (1 + 1e-15));
+  assert_true(wide_exp(-INFINITY) > 0);
+  if (LDBL_MANT_DIG <= DBL_MANT_DIG) skip();
+  for (double step = 1e-9; step < 800; step *= 1.7)
+    for (int i = 1; i < 3000 && i * step < 708; i++) {
+      const double x = -i * step;
+      const long double exact = expl((long double)x);
+      int exponent;
+      (void)frexp((double)exact, &exponent);
+      const double off = (double)fabsl(((long double)wide_exp(x) - exact) / (long double)ldexp(1.0, exponent - 53));
+      if (!(off <= 2)) fail_msg("vd_exp(%a) = %a is %g units off", x, wide_exp(x), off);
+    }
+}
+
 static void hidden_logits_weigh_nothing(void **state) {
   (void)state;
   assert_true(our_exp2(-INFINITY) == 0.0f);
@@ -121,6 +146,7 @@ static void parts_touch_their_elements_only(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(elementary_functions_keep_their_bounds),
+      cmocka_unit_test(wide_exponentials_keep_their_bound),
       cmocka_unit_test(hidden_logits_weigh_nothing),
       cmocka_unit_test(not_a_number_stays),
       cmocka_unit_test(transposing_swaps_rows_and_lanes),

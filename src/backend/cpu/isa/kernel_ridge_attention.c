@@ -188,6 +188,10 @@ static void forward_head(void *data, int64_t index, int worker) {
     store_iterated(&h);
     return;
   }
+  if (h.low.rank > 0) {
+    HARK_ISA(hark_cpu_ridge_low_forward)(&h);
+    return;
+  }
   if (task->run->args->log_determinant.type != HARK_NONE) store_determinants(&h);
   if (task->run->args->quadratic.type != HARK_NONE) store_quadratics(&h);
   if (!down) HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp);

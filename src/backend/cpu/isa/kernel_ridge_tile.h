@@ -45,6 +45,23 @@ typedef struct ridge_apart {
   uint64_t lanes[HARK_RIDGE_TILE];
 } ridge_apart;
 
+/* A kernel of the keys of low numerical rank (kernel_ridge_rank.c): K = L L' + E, M = L L' + D, C C' = I + L' D^-1 L. */
+typedef struct ridge_rank {
+  int rank, most;       /* columns of L; 0: there is a factor instead */
+  int64_t rows;         /* keys, padded to whole tiles */
+  double *keys;         /* [d][rows]: keys over sigma sqrt 2 */
+  double *weights;      /* [rows]: 1 / D, 0 for padded and masked keys */
+  double *left;         /* [rows]: the diagonal of E */
+  double *factor;       /* L', [rank][rows] */
+  double *inner;        /* C, [rank][most] */
+  double *pivot_keys;   /* [rank][d] */
+  double *pivot_factor; /* rows of L at the pivots, [rank][most] */
+  double *alpha, *beta; /* M^-1 V, [dv][rows]; L' M^-1 V, [dv][most] */
+  double *quadratic;    /* V' M^-1 V of each column, [dv] */
+  double determinant;   /* log det M */
+  double farthest;      /* kappa(q, q) - |w|^2 of a query that is near enough to the keys for L' M^-1 kappa(K, q) to come from w */
+} ridge_rank;
+
 /* The memory of one worker and its contents. Arrays that a plan does not need are NULL. */
 typedef struct ridge_tiles {
   const hark_attention_call *run;
@@ -62,6 +79,7 @@ typedef struct ridge_tiles {
   const float *table;   /* log2 G(|t|) at t, which may be negative; or NULL */
 
   float *factor, *reciprocal;  /* upper tiles; 1 / diagonal */
+  ridge_rank low;              /* its arrays are in the memory of the factor */
   float *key_rows, *key_lanes; /* [n][dp]; scale2 times that, per tile [d][64]; likewise queries */
   float *added;                /* [n]: lambda and the key's noise; NULL without noise */
   float *key_squares, *seen;   /* [n]: scale2 / 2 |k|^2 with rbf; 1 or 0 */
@@ -142,6 +160,11 @@ static inline bool ridge_shares(const hark_context *context, const hark_attentio
 
 /* The factor of M and X, from keys and values that have been read. A pivot that is not finite is in the record. */
 void HARK_ISA(hark_cpu_ridge_factorise)(const ridge_tiles *h);
+
+/* Forward of full attention without a factor, if the kernel of the keys has a low numerical rank (kernel_ridge_rank.c). The first finds
+ * h->low, with rank 0 if there is none; the second stores all results of the head. */
+void HARK_ISA(hark_cpu_ridge_find_rank)(ridge_tiles *h);
+void HARK_ISA(hark_cpu_ridge_low_forward)(ridge_tiles *h);
 
 /* Queries [row, row + count) of the sequence; false, with a record, if one is not finite or out of range. */
 bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count);

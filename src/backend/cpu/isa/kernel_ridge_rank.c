@@ -1,0 +1,485 @@
+/* kernel_ridge_rank.c - forward of full kernel ridge attention with a Gaussian kernel whose matrix of the keys has a low numerical rank:
+ * smooth functions of few inputs. A key needs rank^2 multiply-adds instead of n^2 / 6.
+ *
+ *     K = L L' + E,   M = L L' + D,   C C' = I + L' D^-1 L,   beta = (C C')^-1 L' D^-1 V = L' M^-1 V
+ *     alpha = M^-1 V = D^-1 (V - L beta),   V' M^-1 V = V' D^-1 V - (L' D^-1 V)' beta,   log det M = log det D + 2 log det C
+ *     w = L_P^-1 kappa(P, q),   y = w' beta,   var = kappa(q, q) - |w|^2 + |C^-1 w|^2
+ *
+ * D is lambda and the noise of the keys. L has columns of the Cholesky factor of K with pivots P, the largest E_ii / D_ii first, until the
+ * sum of all E_ii / D_ii is small. That sum bounds the 2-norm of D^-1/2 E D^-1/2, which is the relative error of M, and the
+ * error of log det M. If more columns are needed than a sixth of the keys, or the sum falls too slowly, there is no L, and M is factored.
+ *
+ * kappa(K, q) = L w + delta with |delta_i|^2 <= E_ii e, e = kappa(q, q) - |w|^2. So y and var differ by at most sqrt(e sum E_ii / D_ii)
+ * times sqrt(V' M^-1 V), and times 2. For queries with a larger e they come from the kernels of all keys: y = alpha' kappa(K, q), var =
+ * kappa(q, q) - kappa(q, K) D^-1 kappa(K, q) + |C^-1 L' D^-1 kappa(K, q)|^2.
+ *
+ * All of it is f64; results are rounded once. Memory: that of the factor. Source: docs/mathematics/kernel-ridge.md.
+ */
+#include "core/cancel.h"
+#include "kernel_ridge_tile.h"
+#include "wide.h"
+
+#define LEAST_KEYS 256    /* with fewer, a factor takes no longer */
+#define PART_OF_KEYS 6    /* columns of L at most: keys / this; with more, a factor takes no longer */
+#define LEAST_COLUMNS 16  /* for which there must be memory */
+#define GOAL 0x1p-23      /* of the sum of E_ii / D_ii; the smaller it is, the farther away a query may be */
+#define TOLERANCE 0x1p-20 /* of the sum, if the goal is not reached */
+#define ROUNDING 0x1p-46  /* E_ii below that is rounding error */
+#define HALFWAY 0x1p-10   /* with half of the columns, the sum is at most this part of the first one; with a quarter, the root of that */
+#define ERROR 0x1p-22     /* of y over the largest |V|, and of var, from delta */
+#define VECTORS 4         /* of lanes in registers */
+#define LANES (VECTORS * HARK_WIDE_LANES)
+
+/* ---- memory ---- */
+
+static double *carve(double **memory, int64_t count) {
+  double *at = *memory;
+  *memory += hark_align_up((size_t)count * sizeof(double)) / sizeof(double);
+  return at;
+}
+
+/* Doubles for L with so many columns. */
+static int64_t doubles_of(const ridge_tiles *h, int64_t most) {
+  const int64_t arrays = 10, d = h->desc->head_dim, dv = h->desc->value_dim, rows = h->tiles * HARK_RIDGE_TILE;
+  return rows * (d + dv + 2 + most) + most * (2 * most + d + dv) + dv + arrays * (int64_t)(HARK_ALIGNMENT / sizeof(double));
+}
+
+/* Sets the arrays. False if not even LEAST_COLUMNS fit into the memory of the factor. */
+static bool carve_rank(ridge_tiles *h) {
+  ridge_rank *r = &h->low;
+  const int64_t d = h->desc->head_dim, dv = h->desc->value_dim, rows = h->tiles * HARK_RIDGE_TILE;
+  const int64_t room = h->tiles * (h->tiles + 1) / 4 * HARK_RIDGE_TILE_FLOATS;
+  int64_t most = h->visible / PART_OF_KEYS;
+  while (most >= LEAST_COLUMNS && doubles_of(h, most) > room) most -= LEAST_COLUMNS;
+  if (most < LEAST_COLUMNS) return false;
+  double *memory = (double *)(void *)h->factor;
+  *r = (ridge_rank){.most = (int)most, .rows = rows};
+  r->keys = carve(&memory, d * rows);
+  r->weights = carve(&memory, rows);
+  r->left = carve(&memory, rows);
+  r->factor = carve(&memory, most * rows);
+  r->inner = carve(&memory, most * most);
+  r->pivot_keys = carve(&memory, most * d);
+  r->pivot_factor = carve(&memory, most * most);
+  r->alpha = carve(&memory, dv * rows);
+  r->beta = carve(&memory, dv * most);
+  r->quadratic = carve(&memory, dv);
+  return true;
+}
+
+/* Scratch of a tile of queries, in the panel. */
+typedef struct query_tile {
+  double *lanes;    /* [d][64]: queries over sigma sqrt 2 */
+  double *w, *u;    /* [rank][64] */
+  double *kernels;  /* [rows] of one query, and */
+  double *products; /* [rank] */
+} query_tile;
+
+static query_tile carve_queries(const ridge_tiles *h) {
+  double *memory = (double *)(void *)h->panel;
+  query_tile t;
+  t.lanes = carve(&memory, h->desc->head_dim * HARK_RIDGE_TILE);
+  t.w = carve(&memory, (int64_t)h->low.rank * HARK_RIDGE_TILE);
+  t.u = carve(&memory, (int64_t)h->low.rank * HARK_RIDGE_TILE);
+  t.kernels = carve(&memory, h->low.rows);
+  t.products = carve(&memory, h->low.rank);
+  return t;
+}
+
+/* ---- L ---- */
+
+/* A row over sigma sqrt 2, every `step` numbers; false if a number is not finite. */
+static bool read_row(const ridge_tiles *h, const float *from, int64_t step, double *to) {
+  double squares = 0, gain = sqrt(h->is.scale / 2);
+  for (int64_t c = 0; c < h->desc->head_dim; c++) squares += (double)from[c] * (double)from[c];
+  if (h->desc->unit && squares > 0) gain /= sqrt(squares);
+  for (int64_t c = 0; c < h->desc->head_dim; c++) to[c * step] = gain * (double)from[c];
+  return isfinite(squares);
+}
+
+/* Keys, D, and the diagonal of K. Masked keys may have any L: everything that L is used for has the weight 1 / D, which is 0. */
+static void read_keys(const ridge_tiles *h) {
+  const ridge_rank *r = &h->low;
+  memset(r->keys, 0, (size_t)(h->desc->head_dim * r->rows) * sizeof(double));
+  for (int64_t i = 0; i < r->rows; i++) {
+    double added = 1;
+    r->left[i] = h->seen[i] != 0;
+    r->weights[i] = 0;
+    if (h->seen[i] == 0) continue;
+    const int64_t at = h->sequence->key_row + i;
+    (void)read_row(h, ridge_row(&h->run->args->key, h->sequence, h->key_head, at), r->rows, r->keys + i);
+    (void)hark_ridge_added(&h->is, HARK_F32, hark_ridge_noise(h->run->args, h->sequence, h->head, i), h->system, at, h->record, &added);
+    r->weights[i] = 1 / added;
+  }
+}
+
+/* kappa of a row, whose numbers are `step` apart, and LANES rows in lanes. */
+HARK_SIMD void kernels_of(int64_t d, const double *x, int64_t step, const double *lanes, int64_t row, vd *out) {
+  vd sums[VECTORS];
+  HARK_UNROLL
+  for (int v = 0; v < VECTORS; v++) sums[v] = vd_set(0);
+  for (int64_t c = 0; c < d; c++) {
+    const vd own = vd_set(x[c * step]);
+    HARK_UNROLL
+    for (int v = 0; v < VECTORS; v++) {
+      const vd difference = vd_load(lanes + c * row + v * HARK_WIDE_LANES) - own;
+      sums[v] = vd_fma(difference, difference, sums[v]);
+    }
+  }
+  HARK_UNROLL
+  for (int v = 0; v < VECTORS; v++) out[v] = vd_exp(-sums[v]);
+}
+
+/* What is left of K: the sum of E_ii / D_ii, and the largest. */
+typedef struct remainder_of {
+  double sum, largest;
+} remainder_of;
+
+static remainder_of first_remainder(const ridge_rank *r) {
+  remainder_of all = {0};
+  for (int64_t i = 0; i < r->rows; i++) {
+    all.sum += r->left[i] * r->weights[i];
+    all.largest = hark_larger(all.largest, r->left[i] * r->weights[i]);
+  }
+  return all;
+}
+
+/* Column `rank` of L. */
+HARK_SIMD_NOINLINE remainder_of take_pivot(const ridge_tiles *h, int64_t pivot) {
+  const ridge_rank *r = &h->low;
+  const int64_t d = h->desc->head_dim;
+  double *to = r->factor + r->rank * r->rows;
+  const vd over = vd_set(1 / sqrt(r->left[pivot]));
+  vd sum = vd_set(0), largest = vd_set(0);
+  r->left[pivot] = 0;
+  for (int64_t i = 0; i < r->rows; i += LANES) {
+    vd x[VECTORS];
+    kernels_of(d, r->keys + pivot, r->rows, r->keys + i, r->rows, x);
+    for (int t = 0; t < r->rank; t++) {
+      const double *row = r->factor + t * r->rows;
+      const vd weight = vd_set(-row[pivot]);
+      HARK_UNROLL
+      for (int v = 0; v < VECTORS; v++) x[v] = vd_fma(weight, vd_load(row + i + v * HARK_WIDE_LANES), x[v]);
+    }
+    HARK_UNROLL
+    for (int v = 0; v < VECTORS; v++) {
+      const int64_t at = i + v * HARK_WIDE_LANES;
+      const vd column = x[v] * over;
+      const vd left = vd_max(vd_load(r->left + at) - column * column, vd_set(0)), part = left * vd_load(r->weights + at);
+      vd_store(to + at, column);
+      vd_store(r->left + at, left);
+      sum = sum + part;
+      largest = vd_max(largest, part);
+    }
+  }
+  double lanes[HARK_WIDE_LANES];
+  remainder_of all = {vd_sum(sum), 0};
+  vd_store(lanes, largest);
+  for (int i = 0; i < HARK_WIDE_LANES; i++) all.largest = hark_larger(all.largest, lanes[i]);
+  return all;
+}
+
+/* The first key with the largest E_ii / D_ii. */
+static int64_t find_pivot(const ridge_rank *r, double largest) {
+  int64_t i = 0;
+  while (i < r->rows - 1 && r->left[i] * r->weights[i] != largest) i++;
+  return i;
+}
+
+static void keep_pivot(const ridge_tiles *h, int64_t pivot) {
+  const ridge_rank *r = &h->low;
+  for (int64_t c = 0; c < h->desc->head_dim; c++) r->pivot_keys[r->rank * h->desc->head_dim + c] = r->keys[c * r->rows + pivot];
+  for (int t = 0; t <= r->rank; t++) r->pivot_factor[r->rank * r->most + t] = r->factor[t * r->rows + pivot];
+}
+
+/* Computes L; *left: the sum of E_ii / D_ii at the end. False if there are too many columns. */
+static bool find_columns(ridge_tiles *h, double *sum) {
+  ridge_rank *r = &h->low;
+  remainder_of left = first_remainder(r);
+  const double first = left.sum;
+  while (left.sum > GOAL) {
+    if (hark_cancel_now(h->memory->context)) return false;
+    if (r->rank == r->most / 2 && left.sum > HALFWAY * first) return false;
+    if (r->rank == r->most / 4 && left.sum > sqrt(HALFWAY) * first) return false;
+    const int64_t pivot = find_pivot(r, left.largest);
+    if (r->rank == r->most || r->left[pivot] < ROUNDING) break;
+    left = take_pivot(h, pivot);
+    keep_pivot(h, pivot);
+    r->rank++;
+  }
+  *sum = left.sum;
+  return left.sum <= TOLERANCE;
+}
+
+/* ---- systems ---- */
+
+HARK_SIMD double dot(const double *a, const double *b, int64_t count) {
+  vd sum = vd_set(0);
+  int64_t i = 0;
+  for (; i + HARK_WIDE_LANES <= count; i += HARK_WIDE_LANES) sum = vd_fma(vd_load(a + i), vd_load(b + i), sum);
+  double all = vd_sum(sum);
+  for (; i < count; i++) all += a[i] * b[i];
+  return all;
+}
+
+/* Row s of C C' = I + L' D^-1 L up to its diagonal, four columns at a time. */
+HARK_SIMD_NOINLINE void fill_inner(const ridge_rank *r, int s) {
+  const double *own = r->factor + s * r->rows;
+  double *to = r->inner + (ptrdiff_t)s * r->most;
+  for (int t = 0; t <= s; t += 4) {
+    const int columns = (int)hark_min(4, s + 1 - t);
+    vd sums[4] = {vd_set(0), vd_set(0), vd_set(0), vd_set(0)};
+    const double *other[4];
+    for (int j = 0; j < 4; j++) other[j] = r->factor + (int64_t)(j < columns ? t + j : t) * r->rows;
+    for (int64_t i = 0; i < r->rows; i += HARK_WIDE_LANES) {
+      const vd x = vd_load(own + i) * vd_load(r->weights + i);
+      HARK_UNROLL
+      for (int j = 0; j < 4; j++) sums[j] = vd_fma(x, vd_load(other[j] + i), sums[j]);
+    }
+    for (int j = 0; j < columns; j++) to[t + j] = vd_sum(sums[j]) + (t + j == s ? 1 : 0);
+  }
+}
+
+/* Its Cholesky factor, in its place: eigenvalues are at least 1. */
+HARK_SIMD_NOINLINE void factor_inner(const ridge_rank *r) {
+  for (int i = 0; i < r->rank; i++) {
+    double *row = r->inner + (ptrdiff_t)i * r->most;
+    for (int j = 0; j <= i; j++) {
+      const double *other = r->inner + (ptrdiff_t)j * r->most, left = row[j] - dot(row, other, j);
+      row[j] = i == j ? sqrt(left) : left / other[j];
+    }
+  }
+}
+
+/* x <- (C C')^-1 x */
+static void solve_inner(const ridge_rank *r, double *x) {
+  for (int i = 0; i < r->rank; i++) {
+    const double *row = r->inner + (ptrdiff_t)i * r->most;
+    x[i] = (x[i] - dot(row, x, i)) / row[i];
+  }
+  for (int i = r->rank - 1; i >= 0; i--) {
+    const double *row = r->inner + (ptrdiff_t)i * r->most;
+    x[i] /= row[i];
+    for (int j = 0; j < i; j++) x[j] -= row[j] * x[i];
+  }
+}
+
+/* beta, alpha and the quadratic form of a column of values; returns the largest |V|. */
+static double solve_column(const ridge_tiles *h, int64_t c) {
+  const ridge_rank *r = &h->low;
+  double *alpha = r->alpha + c * r->rows, *beta = r->beta + c * r->most, largest = 0, sum = 0, explained = 0;
+  for (int64_t i = 0; i < r->rows; i++) {
+    const double value = (double)h->solved[i * h->dvp + c];
+    alpha[i] = r->weights[i] * value;
+    sum += alpha[i] * value;
+    largest = hark_larger(largest, fabs(value));
+  }
+  for (int s = 0; s < r->rank; s++) beta[s] = dot(r->factor + s * r->rows, alpha, r->rows);
+  solve_inner(r, beta);
+  for (int s = 0; s < r->rank; s++) explained += beta[s] * dot(r->factor + s * r->rows, alpha, r->rows);
+  r->quadratic[c] = hark_larger(sum - explained, 0);
+  for (int s = 0; s < r->rank; s++) {
+    const double *row = r->factor + s * r->rows;
+    for (int64_t i = 0; i < r->rows; i++) alpha[i] -= r->weights[i] * row[i] * beta[s];
+  }
+  return largest;
+}
+
+static double find_determinant(const ridge_rank *r) {
+  double sum = 0;
+  for (int64_t i = 0; i < r->rows; i++)
+    if (r->weights[i] > 0) sum -= log(r->weights[i]);
+  for (int s = 0; s < r->rank; s++) sum += 2 * log(r->inner[(ptrdiff_t)s * r->most + s]);
+  return sum;
+}
+
+void HARK_ISA(hark_cpu_ridge_find_rank)(ridge_tiles *h) {
+  const hark_attention_desc *desc = h->desc;
+  ridge_rank *r = &h->low;
+  double left = 0;
+  r->rank = 0;
+  if (!h->rbf || desc->causal || desc->has_log_kernel || h->visible < LEAST_KEYS || !carve_rank(h)) return;
+  read_keys(h);
+  if (!find_columns(h, &left)) {
+    r->rank = 0;
+    return;
+  }
+  for (int s = 0; s < r->rank; s++) fill_inner(r, s);
+  factor_inner(r);
+  double ratio = 1; /* the least square of the largest |V| over V' M^-1 V */
+  for (int64_t c = 0; c < desc->value_dim; c++) {
+    const double largest = solve_column(h, c);
+    if (r->quadratic[c] * ratio > largest * largest) ratio = largest * largest / r->quadratic[c];
+  }
+  r->determinant = find_determinant(r);
+  r->farthest = ERROR * ERROR * ratio / (4 * hark_larger(left, DBL_MIN / ERROR));
+}
+
+/* ---- queries ---- */
+
+/* w = L_P^-1 kappa(P, q) for LANES queries; left[lane]: kappa(q, q) - |w|^2. */
+HARK_SIMD_NOINLINE void project(const ridge_tiles *h, const query_tile *t, int lane, double *left) {
+  const ridge_rank *r = &h->low;
+  const int64_t d = h->desc->head_dim;
+  vd squares[VECTORS];
+  HARK_UNROLL
+  for (int v = 0; v < VECTORS; v++) squares[v] = vd_set(1);
+  for (int s = 0; s < r->rank; s++) {
+    const double *row = r->pivot_factor + (ptrdiff_t)s * r->most;
+    const vd over = vd_set(1 / row[s]);
+    vd x[VECTORS];
+    kernels_of(d, r->pivot_keys + s * d, 1, t->lanes + lane, HARK_RIDGE_TILE, x);
+    for (int j = 0; j < s; j++) {
+      const vd weight = vd_set(-row[j]);
+      HARK_UNROLL
+      for (int v = 0; v < VECTORS; v++) x[v] = vd_fma(weight, vd_load(t->w + j * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES), x[v]);
+    }
+    HARK_UNROLL
+    for (int v = 0; v < VECTORS; v++) {
+      x[v] = x[v] * over;
+      vd_store(t->w + s * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES, x[v]);
+      squares[v] = squares[v] - x[v] * x[v];
+    }
+  }
+  HARK_UNROLL
+  for (int v = 0; v < VECTORS; v++) vd_store(left + lane + v * HARK_WIDE_LANES, vd_max(squares[v], vd_set(0)));
+}
+
+/* u = C^-1 w for LANES queries; adds |u|^2 to variance[lane]. */
+HARK_SIMD_NOINLINE void add_explained(const ridge_tiles *h, const query_tile *t, int lane, double *variance) {
+  const ridge_rank *r = &h->low;
+  vd squares[VECTORS];
+  HARK_UNROLL
+  for (int v = 0; v < VECTORS; v++) squares[v] = vd_load(variance + lane + v * HARK_WIDE_LANES);
+  for (int s = 0; s < r->rank; s++) {
+    const double *row = r->inner + (ptrdiff_t)s * r->most;
+    const vd over = vd_set(1 / row[s]);
+    vd x[VECTORS];
+    HARK_UNROLL
+    for (int v = 0; v < VECTORS; v++) x[v] = vd_load(t->w + s * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES);
+    for (int j = 0; j < s; j++) {
+      const vd weight = vd_set(-row[j]);
+      HARK_UNROLL
+      for (int v = 0; v < VECTORS; v++) x[v] = vd_fma(weight, vd_load(t->u + j * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES), x[v]);
+    }
+    HARK_UNROLL
+    for (int v = 0; v < VECTORS; v++) {
+      x[v] = x[v] * over;
+      vd_store(t->u + s * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES, x[v]);
+      squares[v] = vd_fma(x[v], x[v], squares[v]);
+    }
+  }
+  HARK_UNROLL
+  for (int v = 0; v < VECTORS; v++) vd_store(variance + lane + v * HARK_WIDE_LANES, squares[v]);
+}
+
+/* y_c = w' beta_c for LANES queries. */
+HARK_SIMD_NOINLINE void combine(const ridge_tiles *h, const query_tile *t, int lane, int64_t c, double *y) {
+  const ridge_rank *r = &h->low;
+  vd sums[VECTORS];
+  HARK_UNROLL
+  for (int v = 0; v < VECTORS; v++) sums[v] = vd_set(0);
+  for (int s = 0; s < r->rank; s++) {
+    const vd weight = vd_set(r->beta[c * r->most + s]);
+    HARK_UNROLL
+    for (int v = 0; v < VECTORS; v++) sums[v] = vd_fma(weight, vd_load(t->w + s * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES), sums[v]);
+  }
+  HARK_UNROLL
+  for (int v = 0; v < VECTORS; v++) vd_store(y + lane + v * HARK_WIDE_LANES, sums[v]);
+}
+
+/* kappa(K, q) of the query in lane `query`, D^-1 kappa(K, q) after it; returns kappa(q, K) D^-1 kappa(K, q). */
+HARK_SIMD_NOINLINE double kernels_of_keys(const ridge_tiles *h, const query_tile *t, int query) {
+  const ridge_rank *r = &h->low;
+  vd sum = vd_set(0);
+  for (int64_t i = 0; i < r->rows; i += LANES) {
+    vd x[VECTORS];
+    kernels_of(h->desc->head_dim, t->lanes + query, HARK_RIDGE_TILE, r->keys + i, r->rows, x);
+    HARK_UNROLL
+    for (int v = 0; v < VECTORS; v++) {
+      const int64_t at = i + v * HARK_WIDE_LANES;
+      vd_store(t->kernels + at, x[v]);
+      sum = vd_fma(x[v] * vd_load(r->weights + at), x[v], sum);
+    }
+  }
+  return vd_sum(sum);
+}
+
+/* out of a row; false, with a record, if a number is not finite. */
+static bool store_out(const ridge_tiles *h, int64_t row, int64_t c, double y) {
+  float *to = ridge_row(&h->run->args->out, h->sequence, h->head, h->sequence->query_row + row) + c;
+  *to = (float)y;
+  if (isfinite(*to)) return true;
+  hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_RESULT, h->sequence->query_row + row, 0);
+  return false;
+}
+
+/* Results of a query that is far from the keys, in lane `query` of its tile; *variance if it is not NULL. */
+static bool far_query(const ridge_tiles *h, const query_tile *t, int64_t row, int query, double *variance) {
+  const ridge_rank *r = &h->low;
+  const double explained = kernels_of_keys(h, t, query);
+  for (int64_t c = 0; c < h->desc->value_dim; c++)
+    if (!store_out(h, row, c, dot(t->kernels, r->alpha + c * r->rows, r->rows))) return false;
+  if (variance == NULL) return true;
+  double sum = 0;
+  for (int64_t i = 0; i < r->rows; i++) t->kernels[i] *= r->weights[i];
+  for (int s = 0; s < r->rank; s++) {
+    const double *inner = r->inner + (ptrdiff_t)s * r->most;
+    t->products[s] = (dot(r->factor + s * r->rows, t->kernels, r->rows) - dot(inner, t->products, s)) / inner[s];
+    sum += t->products[s] * t->products[s];
+  }
+  *variance = hark_larger(1 - explained + sum, 0);
+  return true;
+}
+
+static bool read_queries(const ridge_tiles *h, int64_t row, int count, const query_tile *t) {
+  memset(t->lanes, 0, (size_t)(h->desc->head_dim * HARK_RIDGE_TILE) * sizeof(double));
+  for (int q = 0; q < count; q++) {
+    const int64_t at = h->sequence->query_row + row + q;
+    if (read_row(h, ridge_row(&h->run->args->query, h->sequence, h->head, at), HARK_RIDGE_TILE, t->lanes + q)) continue;
+    hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_QUERY, at, 0);
+    return false;
+  }
+  return true;
+}
+
+/* Results of queries [row, row + count); trouble is in the record. */
+static void low_tile(const ridge_tiles *h, int64_t row, int count) {
+  const ridge_rank *r = &h->low;
+  const hark_tensor *to = &h->run->args->variance;
+  const query_tile t = carve_queries(h);
+  double left[HARK_RIDGE_TILE] = {0}, variance[HARK_RIDGE_TILE] = {0}, y[HARK_RIDGE_TILE];
+  const bool varies = to->type != HARK_NONE;
+  if (!read_queries(h, row, count, &t)) return;
+  for (int lane = 0; lane < count; lane += LANES) project(h, &t, lane, left);
+  memcpy(variance, left, sizeof variance);
+  for (int lane = 0; lane < count && varies; lane += LANES) add_explained(h, &t, lane, variance);
+  for (int64_t c = 0; c < h->desc->value_dim; c++) {
+    for (int lane = 0; lane < count; lane += LANES) combine(h, &t, lane, c, y);
+    for (int q = 0; q < count; q++)
+      if (left[q] <= r->farthest && !store_out(h, row + q, c, y[q])) return;
+  }
+  for (int q = 0; q < count; q++)
+    if (left[q] > r->farthest && !far_query(h, &t, row + q, q, varies ? &variance[q] : NULL)) return;
+  for (int q = 0; q < count && varies; q++) ridge_statistic(h, to, row)[q] = (float)variance[q];
+}
+
+static void low_part(void *data, int64_t index, int worker) {
+  const ridge_tiles *owner = data;
+  const int64_t row = index * HARK_RIDGE_TILE;
+  ridge_tiles h;
+  if (hark_cancel_now(owner->memory->context)) return;
+  HARK_ISA(hark_cpu_ridge_join)(owner, worker, &h);
+  low_tile(&h, row, (int)hark_min(HARK_RIDGE_TILE, h.sequence->query_count - row));
+}
+
+void HARK_ISA(hark_cpu_ridge_low_forward)(ridge_tiles *h) {
+  const hark_attention_args *args = h->run->args;
+  const int64_t queries = h->sequence->query_count;
+  for (int64_t row = 0; row < queries && args->log_determinant.type != HARK_NONE; row++)
+    ridge_statistic(h, &args->log_determinant, 0)[row] = (float)h->low.determinant;
+  for (int64_t row = 0; row < queries && args->quadratic.type != HARK_NONE; row++)
+    for (int64_t c = 0; c < h->desc->value_dim; c++)
+      ridge_row(&args->quadratic, h->sequence, h->head, h->sequence->query_row + row)[c] = (float)h->low.quadratic[c];
+  ridge_run(h, hark_ceil_div(queries, HARK_RIDGE_TILE), low_part, h);
+}
