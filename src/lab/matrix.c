@@ -3,36 +3,107 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #define SWEEPS 60
-#define BLOCK 32
 
-/* Sums run over `inner` in its order, in blocks whose rows of b stay in the cache. */
+/* ---- products ---- */
+
+/* Every element is one sum over `inner` in its order, so that the bits are the same on every machine: vectors go over columns, and products
+ * are rounded before they are added. */
+#define ROWS 4    /* of out in registers, with COLUMNS */
+#define COLUMNS 8 /* or 4, 2, 1 */
+#define CHUNK 64  /* rows of out, and of `inner`, between two copies of a part of b */
+
+#if defined(__GNUC__)
+#define INLINE static inline __attribute__((always_inline))
+#else
+#define INLINE static inline
+#endif
+
+/* out [rows][columns] += a b: element (i, k) of a is at i a_row + k a_step, (k, j) of b at k b_row + j. */
+typedef struct product {
+  int64_t inner, a_row, a_step, b_row, out_row;
+  const double *a, *b;
+  double *out;
+} product;
+
+/* A block of constant size, which compilers make vectors of. */
+INLINE void add_block(const int rows, const int columns, const product *p) {
+  double sums[ROWS][COLUMNS];
+  for (int i = 0; i < rows; i++)
+    for (int j = 0; j < columns; j++) sums[i][j] = p->out[i * p->out_row + j];
+  for (int64_t k = 0; k < p->inner; k++) {
+    const double *const a = p->a + k * p->a_step, *const b = p->b + k * p->b_row;
+    for (int i = 0; i < rows; i++)
+      for (int j = 0; j < columns; j++) sums[i][j] += a[i * p->a_row] * b[j];
+  }
+  for (int i = 0; i < rows; i++)
+    for (int j = 0; j < columns; j++) p->out[i * p->out_row + j] = sums[i][j];
+}
+
+INLINE void add_rows(int64_t rows, const int columns, product p) {
+  int64_t i = 0;
+  for (; i + ROWS <= rows; i += ROWS, p.a += ROWS * p.a_row, p.out += ROWS * p.out_row) add_block(ROWS, columns, &p);
+  for (; i < rows; i++, p.a += p.a_row, p.out += p.out_row) add_block(1, columns, &p);
+}
+
+INLINE void add_all(int64_t rows, int64_t columns, const product *p) {
+  product block = *p;
+  for (int64_t left = columns, width; left > 0; left -= width, block.b += width, block.out += width) {
+    width = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    if (width == 8) add_rows(rows, 8, block);
+    if (width == 4) add_rows(rows, 4, block);
+    if (width == 2) add_rows(rows, 2, block);
+    if (width == 1) add_rows(rows, 1, block);
+  }
+}
+
+#if defined(__GNUC__) && defined(__x86_64__)
+__attribute__((target("avx2"))) static void add_by_avx2(int64_t rows, int64_t columns, const product *p) { add_all(rows, columns, p); }
+static void add_by_sse2(int64_t rows, int64_t columns, const product *p) { add_all(rows, columns, p); }
+static void add(int64_t rows, int64_t columns, const product *p) {
+  (__builtin_cpu_supports("avx2") ? add_by_avx2 : add_by_sse2)(rows, columns, p);
+}
+#else
+static void add(int64_t rows, int64_t columns, const product *p) { add_all(rows, columns, p); }
+#endif
+
 void hark_lab_multiply(int64_t rows, int64_t inner, int64_t columns, const double *a, const double *b, double *out) {
+  const product p = {.inner = inner, .a_row = inner, .a_step = 1, .b_row = columns, .out_row = columns, .a = a, .b = b, .out = out};
   for (int64_t i = 0; i < rows * columns; i++) out[i] = 0;
-  for (int64_t first = 0; first < inner; first += BLOCK)
-    for (int64_t i = 0; i < rows; i++) {
-      double *const row = out + i * columns;
-      for (int64_t k = first; k < inner && k < first + BLOCK; k++)
-        for (int64_t j = 0; j < columns; j++) row[j] += a[i * inner + k] * b[k * columns + j];
-    }
+  add(rows, columns, &p);
 }
 
 void hark_lab_add_left_transposed(int64_t rows, int64_t inner, int64_t columns, const double *a, const double *b, double *out) {
-  for (int64_t first = 0; first < inner; first += BLOCK)
-    for (int64_t i = 0; i < rows; i++)
-      for (int64_t k = first; k < inner && k < first + BLOCK; k++) {
-        const double factor = a[k * rows + i];
-        if (factor == 0) continue; /* after a ReLU half of them are */
-        for (int64_t j = 0; j < columns; j++) out[i * columns + j] += factor * b[k * columns + j];
-      }
+  const product p = {.inner = inner, .a_row = 1, .a_step = rows, .b_row = columns, .out_row = columns, .a = a, .b = b, .out = out};
+  add(rows, columns, &p);
 }
 
+/* Rows of b become columns of a copy, a part at a time; the sums are added to out at the end. */
 void hark_lab_add_right_transposed(int64_t rows, int64_t inner, int64_t columns, const double *a, const double *b, double *out) {
-  for (int64_t first = 0; first < columns; first += BLOCK)
-    for (int64_t i = 0; i < rows; i++)
-      for (int64_t j = first; j < columns && j < first + BLOCK; j++)
-        out[i * columns + j] += hark_lab_dot(a + i * inner, b + j * inner, inner);
+  double turned[CHUNK][COLUMNS], sums[CHUNK][COLUMNS];
+  for (int64_t i = 0; i < rows; i += CHUNK)
+    for (int64_t j = 0; j < columns; j += COLUMNS) {
+      const int64_t height = rows - i < CHUNK ? rows - i : CHUNK, width = columns - j < COLUMNS ? columns - j : COLUMNS;
+      memset(sums, 0, sizeof sums);
+      for (int64_t first = 0; first < inner; first += CHUNK) {
+        const int64_t depth = inner - first < CHUNK ? inner - first : CHUNK;
+        for (int64_t k = 0; k < depth; k++)
+          for (int64_t c = 0; c < COLUMNS; c++) turned[k][c] = c < width ? b[(j + c) * inner + first + k] : 0;
+        const product p = {.inner = depth,
+                           .a_row = inner,
+                           .a_step = 1,
+                           .b_row = COLUMNS,
+                           .out_row = COLUMNS,
+                           .a = a + i * inner + first,
+                           .b = turned[0],
+                           .out = sums[0]};
+        add(height, COLUMNS, &p);
+      }
+      for (int64_t r = 0; r < height; r++)
+        for (int64_t c = 0; c < width; c++) out[(i + r) * columns + j + c] += sums[r][c];
+    }
 }
 
 double hark_lab_dot(const double *a, const double *b, int64_t count) {
