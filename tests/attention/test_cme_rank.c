@@ -22,21 +22,24 @@ typedef struct rank_case {
 /* Within ROUNDINGS. */
 static const rank_case low[] = {
     {"cme:B1,H2,L70,S700,D1,V2,rbf,ridge=0.01", 0.2, 1},
-    {"cme:B1,H1,L200,S1024,D1,V1,rbf,learned,quadratic,determinant", 0.75, 1},
+    {"cme:B1,H1,L200,S1024,D1,V1,rbf,learned,quadratic,determinant,dvariance", 0.75, 1},
     {"cme:B1,H2,L129,S600,D2,V3,rbf,ridge=0.02,noise,quadratic,determinant", 1.5, 1},
-    {"cme:B2,H4,K2,L65,S500,D1,V3,rbf,mask,perhead,uneven,noise,layout=1", 0.75, 1},
-    {"cme:B1,H1,L40,S600,D3,V2,rbf,equal,ridge=0.3", 3, 1},
-    {"cme:B1,H2,L40,S400,D1,V9,rbf,heads,power,roomy", 0.75, 1},
+    {"cme:B2,H4,K2,L65,S500,D1,V3,rbf,mask,perhead,uneven,noise,layout=1,dvariance,accumulate", 0.75, 1},
+    {"cme:B1,H1,L40,S600,D3,V2,rbf,equal,ridge=0.3,determinant", 3, 1},
+    {"cme:B1,H2,L40,S400,D1,V9,rbf,heads,power,roomy,dvariance,quadratic", 0.75, 1},
     {"cme:B1,H1,L100,S300,D1,V1,rbf,ridge=0.0002", 1, 1},
-    {"cme:B1,H1,L100,S300,D2,V2,rbf,unit,ridge=0.1", 0.9, 1},
-    {"cme:B1,H2,L600,S900,D1,V1,rbf,ragged,ridge=0.05", 0.75, 1},
-    {"cme:B2,H2,L300,S900,D1,V1,rbf,lengths,ridge=0.05", 0.75, 1},
-    {"cme:B1,H1,L70,S500,D1,V2,rbf,far", 0.5, 1},
+    {"cme:B1,H1,L100,S300,D2,V2,rbf,unit,ridge=0.1,dvariance", 0.9, 1},
+    {"cme:B1,H2,L600,S900,D1,V1,rbf,ragged,ridge=0.05,noise,determinant,dvariance,quadratic", 0.75, 1},
+    {"cme:B2,H2,L300,S900,D1,V1,rbf,lengths,ridge=0.05,dvariance", 0.75, 1},
+    {"cme:B1,H1,L70,S500,D1,V2,rbf,far,dvariance", 0.5, 1},
+    /* more queries with gradients of variances than there is memory for at once */
+    {"cme:B1,H2,K1,L401,S500,D1,V1,rbf,ridge=0.1,dvariance,determinant,accumulate", 0.75, 1},
     /* queries at other places than the keys: far from all of them, and all distances between */
-    {"cme:B1,H2,L256,S500,D1,V2,rbf,ridge=0.01", 0.2, 3},
-    {"cme:B1,H1,L100,S500,D2,V2,rbf,ridge=0.1,noise", 1.2, 20},
+    {"cme:B1,H2,L256,S500,D1,V2,rbf,ridge=0.01,dvariance", 0.2, 3},
+    {"cme:B1,H1,L100,S500,D2,V2,rbf,ridge=0.1,noise,dvariance", 1.2, 20},
 };
-#define ROUNDINGS 8
+#define ROUNDINGS 8           /* of results */
+#define GRADIENT_ROUNDINGS 32 /* what is left out of the kernel has more effect on them */
 
 /* Too many columns: a factor, with its errors, the first two after some columns in vain. */
 static const rank_case high[] = {
@@ -64,7 +67,7 @@ static void make(const rank_case *at, ridge_problem *p) {
 static int compare(const rank_case *at, const char *name, const ridge_problem *p, const ridge_results *want, const ridge_results *have,
                    double roundings, bool verbose) {
   int failed = 0;
-  for (int a = RIDGE_OUT; a <= RIDGE_QUADRATIC; a++) {
+  for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++) {
     if (want->array[a] == NULL) continue;
     const int64_t count = ridge_count_of(p, (ridge_array)a);
     const double size = a == RIDGE_VARIANCE ? 1 : fmax(largest(want->array[a], count), a == RIDGE_LOG_DETERMINANT ? 1 : 0);
@@ -74,9 +77,10 @@ static int compare(const rank_case *at, const char *name, const ridge_problem *p
       if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
     }
     if (verbose) printf("%s on %s: %s differs by %.3g roundings\n", at->text, name, ridge_array_names[a], worst);
-    if (worst <= roundings) continue;
+    const double most = a > RIDGE_QUADRATIC ? fmax(roundings, GRADIENT_ROUNDINGS) : roundings;
+    if (worst <= most) continue;
     print_error("%s on %s: %s differs by %.3g roundings from the reference, expected at most %g\n", at->text, name, ridge_array_names[a],
-                worst, roundings);
+                worst, most);
     failed++;
   }
   return failed;
@@ -117,8 +121,8 @@ static void high_ranks_have_a_factor(void **state) {
 
 static void threads_change_no_bit(void **state) {
   (void)state;
-  static const rank_case cases[] = {{"cme:B1,H1,L200,S500,D1,V2,rbf,ridge=0.01,threads=1", 0.3, 2},
-                                    {"cme:B1,H3,L200,S500,D1,V2,rbf,ridge=0.01,threads=1", 0.3, 2}};
+  static const rank_case cases[] = {{"cme:B1,H1,L200,S500,D1,V2,rbf,ridge=0.01,dvariance,determinant,noise,threads=1", 0.3, 2},
+                                    {"cme:B1,H3,L200,S500,D1,V2,rbf,ridge=0.01,dvariance,determinant,noise,threads=1", 0.3, 2}};
   for (int m = 0; m < attention_machine_count; m++)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
       ridge_problem p;
@@ -128,7 +132,7 @@ static void threads_change_no_bit(void **state) {
         p.threads = 3;
         assert_true(ridge_run_on(&attention_machines[m], &p, &three));
         assert_int_equal(one.status, HARK_OK);
-        for (int a = RIDGE_OUT; a <= RIDGE_QUADRATIC; a++)
+        for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++)
           if (one.array[a] != NULL)
             assert_memory_equal(one.array[a], three.array[a], (size_t)ridge_count_of(&p, (ridge_array)a) * sizeof(double));
         ridge_results_free(&one);

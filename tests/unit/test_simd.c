@@ -1,6 +1,6 @@
 /* test_simd.c - the vector abstraction of the cpu backend: elementary functions against the C library in double over all binades of f32,
- * values where they are not finite, the exponential of f64, and moving data. Built with the flags of the tests, so it sees the narrowest vectors, with NEON's own
- * functions on aarch64; the bounds hold for all, because a fused multiply-add only takes a rounding away. */
+ * values where they are not finite, the exponential of f64, and moving data. Built with the flags of the tests, so it sees the narrowest
+ * vectors, with NEON's own functions on aarch64; the bounds hold for all, because a fused multiply-add only takes a rounding away. */
 #if defined(__aarch64__) && defined(__GNUC__)
 #define HARK_USE_NEON 1
 #endif

@@ -178,7 +178,7 @@ static double store_row(const ridge_tiles *h, const float *given, const float *r
 }
 
 /* dquery of rows [row, row + count). */
-static double store_queries(const ridge_tiles *h, int64_t row, int count) {
+double HARK_ISA(hark_cpu_ridge_store_queries)(const ridge_tiles *h, int64_t row, int count) {
   const hark_attention_args *args = h->run->args;
   double along = 0;
   for (int r = 0; r < count; r++) {
@@ -192,7 +192,7 @@ static double store_queries(const ridge_tiles *h, int64_t row, int count) {
 }
 
 /* dkey and dvalue. `first`: the first head of its key head; the other heads of the group add to its gradients. */
-static double store_keys(const ridge_tiles *h, bool first) {
+double HARK_ISA(hark_cpu_ridge_store_keys)(const ridge_tiles *h, bool first) {
   const hark_attention_args *args = h->run->args;
   const bool add_key = !first || (args->accumulate & HARK_ACCUMULATE_KEY), add_value = !first || (args->accumulate & HARK_ACCUMULATE_VALUE);
   const int64_t d = h->desc->head_dim, dv = h->desc->value_dim;
@@ -240,7 +240,7 @@ static void product_of_rows(const ridge_tiles *h, const float *rows, const float
 }
 
 /* Reads rows [row, row + count) of queries and dout, and sets their gradients to zero. */
-static bool take_queries(ridge_tiles *h, int64_t row, int count) {
+bool HARK_ISA(hark_cpu_ridge_take_queries)(ridge_tiles *h, int64_t row, int count) {
   if (!HARK_ISA(hark_cpu_ridge_queries)(h, row, count)) return false;
   read_dout(h, row, count);
   clear(h->dquery, (int64_t)HARK_RIDGE_TILE * h->dp);
@@ -415,7 +415,7 @@ static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, d
               .side = HARK_ISA(hark_cpu_ridge_query_side)(h, row, count),
               .lane = ridge_iterates(h->desc) ? 0 : (int)(row % (2 * HARK_RIDGE_TILE))};
   const ptrdiff_t pair_row = 2 * HARK_RIDGE_TILE;
-  if (!take_queries(h, row, count)) return false;
+  if (!HARK_ISA(hark_cpu_ridge_take_queries)(h, row, count)) return false;
   read_dvariance(&at, row, count);
   if (at.has_dvariance) {
     ridge_run(h, h->tiles, full_fill, &at);
@@ -430,7 +430,7 @@ static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, d
   }
   give_all_queries(&at);
   if (!give_own(&at, row, count)) return false;
-  *along += store_queries(h, row, count) + h->is.scale * at.along;
+  *along += HARK_ISA(hark_cpu_ridge_store_queries)(h, row, count) + h->is.scale * at.along;
   return true;
 }
 
@@ -525,7 +525,7 @@ static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial,
               .partial = partial,
               .side = HARK_ISA(hark_cpu_ridge_query_side)(h, row, count)};
   const ptrdiff_t pair_row = 2 * HARK_RIDGE_TILE;
-  if (!take_queries(h, row, count)) return false;
+  if (!HARK_ISA(hark_cpu_ridge_take_queries)(h, row, count)) return false;
   read_dvariance(&at, row, count);
   ridge_run(h, at.tiles, causal_fill, &at);
   if (h->context != NULL)
@@ -538,7 +538,7 @@ static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial,
   ridge_run(h, at.tiles, causal_keys, &at);
   give_all_queries(&at);
   if (!give_own(&at, row, count)) return false;
-  *along += store_queries(h, row, count) + h->is.scale * at.along;
+  *along += HARK_ISA(hark_cpu_ridge_store_queries)(h, row, count) + h->is.scale * at.along;
   return true;
 }
 
@@ -631,6 +631,10 @@ static bool solve_values(ridge_tiles *h) {
 static void backward_head(const backward_task *task, int64_t sequence, int64_t head, bool first, int worker, double *partial) {
   ridge_tiles h;
   if (!HARK_ISA(hark_cpu_ridge_begin)(task->shared, task->run, &task->memory, sequence, head, worker, &h)) return;
+  if (h.low.rank > 0) {
+    HARK_ISA(hark_cpu_ridge_low_backward)(&h, first, partial);
+    return;
+  }
   const hark_attention_args *args = h.run->args;
   const bool has_dquadratic = args->dquadratic.type != HARK_NONE, has_ddeterminant = args->dlog_determinant.type != HARK_NONE;
   const bool causal = h.desc->causal;
@@ -661,7 +665,7 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
   }
   along += h.is.scale * matrix_gradients(&h, partial);
   if (!causal && has_dquadratic) HARK_ISA(hark_cpu_ridge_add_quadratics)(&h);
-  along += store_keys(&h, first);
+  along += HARK_ISA(hark_cpu_ridge_store_keys)(&h, first);
   if (h.rbf) partial[1] -= along / h.is.sigma;
 }
 

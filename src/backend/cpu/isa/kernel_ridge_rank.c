@@ -15,9 +15,8 @@
  *
  * All of it is f64; results are rounded once. Memory: that of the factor. Source: docs/mathematics/kernel-ridge.md.
  */
+#include "kernel_ridge_rank.h"
 #include "core/cancel.h"
-#include "kernel_ridge_tile.h"
-#include "wide.h"
 
 #define LEAST_KEYS 256    /* with fewer, a factor takes no longer */
 #define PART_OF_KEYS 6    /* columns of L at most: keys / this; with more, a factor takes no longer */
@@ -27,8 +26,6 @@
 #define ROUNDING 0x1p-46  /* E_ii below that is rounding error */
 #define HALFWAY 0x1p-10   /* with half of the columns, the sum is at most this part of the first one; with a quarter, the root of that */
 #define ERROR 0x1p-22     /* of y over the largest |V|, and of var, from delta */
-#define VECTORS 4         /* of lanes in registers */
-#define LANES (VECTORS * HARK_WIDE_LANES)
 
 /* ---- memory ---- */
 
@@ -88,15 +85,6 @@ static query_tile carve_queries(const ridge_tiles *h) {
 
 /* ---- L ---- */
 
-/* A row over sigma sqrt 2, every `step` numbers; false if a number is not finite. */
-static bool read_row(const ridge_tiles *h, const float *from, int64_t step, double *to) {
-  double squares = 0, gain = sqrt(h->is.scale / 2);
-  for (int64_t c = 0; c < h->desc->head_dim; c++) squares += (double)from[c] * (double)from[c];
-  if (h->desc->unit && squares > 0) gain /= sqrt(squares);
-  for (int64_t c = 0; c < h->desc->head_dim; c++) to[c * step] = gain * (double)from[c];
-  return isfinite(squares);
-}
-
 /* Keys, D, and the diagonal of K. Masked keys may have any L: everything that L is used for has the weight 1 / D, which is 0. */
 static void read_keys(const ridge_tiles *h) {
   const ridge_rank *r = &h->low;
@@ -107,27 +95,10 @@ static void read_keys(const ridge_tiles *h) {
     r->weights[i] = 0;
     if (h->seen[i] == 0) continue;
     const int64_t at = h->sequence->key_row + i;
-    (void)read_row(h, ridge_row(&h->run->args->key, h->sequence, h->key_head, at), r->rows, r->keys + i);
+    (void)ridge_rank_row(h, ridge_row(&h->run->args->key, h->sequence, h->key_head, at), r->rows, r->keys + i);
     (void)hark_ridge_added(&h->is, HARK_F32, hark_ridge_noise(h->run->args, h->sequence, h->head, i), h->system, at, h->record, &added);
     r->weights[i] = 1 / added;
   }
-}
-
-/* kappa of a row, whose numbers are `step` apart, and LANES rows in lanes. */
-HARK_SIMD void kernels_of(int64_t d, const double *x, int64_t step, const double *lanes, int64_t row, vd *out) {
-  vd sums[VECTORS];
-  HARK_UNROLL
-  for (int v = 0; v < VECTORS; v++) sums[v] = vd_set(0);
-  for (int64_t c = 0; c < d; c++) {
-    const vd own = vd_set(x[c * step]);
-    HARK_UNROLL
-    for (int v = 0; v < VECTORS; v++) {
-      const vd difference = vd_load(lanes + c * row + v * HARK_WIDE_LANES) - own;
-      sums[v] = vd_fma(difference, difference, sums[v]);
-    }
-  }
-  HARK_UNROLL
-  for (int v = 0; v < VECTORS; v++) out[v] = vd_exp(-sums[v]);
 }
 
 /* What is left of K: the sum of E_ii / D_ii, and the largest. */
@@ -152,17 +123,17 @@ HARK_SIMD_NOINLINE remainder_of take_pivot(const ridge_tiles *h, int64_t pivot) 
   const vd over = vd_set(1 / sqrt(r->left[pivot]));
   vd sum = vd_set(0), largest = vd_set(0);
   r->left[pivot] = 0;
-  for (int64_t i = 0; i < r->rows; i += LANES) {
-    vd x[VECTORS];
-    kernels_of(d, r->keys + pivot, r->rows, r->keys + i, r->rows, x);
+  for (int64_t i = 0; i < r->rows; i += RIDGE_RANK_LANES) {
+    vd x[RIDGE_RANK_VECTORS];
+    ridge_rank_kernels(d, r->keys + pivot, r->rows, r->keys + i, r->rows, x);
     for (int t = 0; t < r->rank; t++) {
       const double *row = r->factor + t * r->rows;
       const vd weight = vd_set(-row[pivot]);
       HARK_UNROLL
-      for (int v = 0; v < VECTORS; v++) x[v] = vd_fma(weight, vd_load(row + i + v * HARK_WIDE_LANES), x[v]);
+      for (int v = 0; v < RIDGE_RANK_VECTORS; v++) x[v] = vd_fma(weight, vd_load(row + i + v * HARK_WIDE_LANES), x[v]);
     }
     HARK_UNROLL
-    for (int v = 0; v < VECTORS; v++) {
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) {
       const int64_t at = i + v * HARK_WIDE_LANES;
       const vd column = x[v] * over;
       const vd left = vd_max(vd_load(r->left + at) - column * column, vd_set(0)), part = left * vd_load(r->weights + at);
@@ -213,15 +184,6 @@ static bool find_columns(ridge_tiles *h, double *sum) {
 
 /* ---- systems ---- */
 
-HARK_SIMD double dot(const double *a, const double *b, int64_t count) {
-  vd sum = vd_set(0);
-  int64_t i = 0;
-  for (; i + HARK_WIDE_LANES <= count; i += HARK_WIDE_LANES) sum = vd_fma(vd_load(a + i), vd_load(b + i), sum);
-  double all = vd_sum(sum);
-  for (; i < count; i++) all += a[i] * b[i];
-  return all;
-}
-
 /* Row s of C C' = I + L' D^-1 L up to its diagonal, four columns at a time. */
 HARK_SIMD_NOINLINE void fill_inner(const ridge_rank *r, int s) {
   const double *own = r->factor + s * r->rows;
@@ -245,22 +207,9 @@ HARK_SIMD_NOINLINE void factor_inner(const ridge_rank *r) {
   for (int i = 0; i < r->rank; i++) {
     double *row = r->inner + (ptrdiff_t)i * r->most;
     for (int j = 0; j <= i; j++) {
-      const double *other = r->inner + (ptrdiff_t)j * r->most, left = row[j] - dot(row, other, j);
+      const double *other = r->inner + (ptrdiff_t)j * r->most, left = row[j] - ridge_rank_dot(row, other, j);
       row[j] = i == j ? sqrt(left) : left / other[j];
     }
-  }
-}
-
-/* x <- (C C')^-1 x */
-static void solve_inner(const ridge_rank *r, double *x) {
-  for (int i = 0; i < r->rank; i++) {
-    const double *row = r->inner + (ptrdiff_t)i * r->most;
-    x[i] = (x[i] - dot(row, x, i)) / row[i];
-  }
-  for (int i = r->rank - 1; i >= 0; i--) {
-    const double *row = r->inner + (ptrdiff_t)i * r->most;
-    x[i] /= row[i];
-    for (int j = 0; j < i; j++) x[j] -= row[j] * x[i];
   }
 }
 
@@ -274,9 +223,9 @@ static double solve_column(const ridge_tiles *h, int64_t c) {
     sum += alpha[i] * value;
     largest = hark_larger(largest, fabs(value));
   }
-  for (int s = 0; s < r->rank; s++) beta[s] = dot(r->factor + s * r->rows, alpha, r->rows);
-  solve_inner(r, beta);
-  for (int s = 0; s < r->rank; s++) explained += beta[s] * dot(r->factor + s * r->rows, alpha, r->rows);
+  for (int s = 0; s < r->rank; s++) beta[s] = ridge_rank_dot(r->factor + s * r->rows, alpha, r->rows);
+  ridge_rank_solve(r, beta);
+  for (int s = 0; s < r->rank; s++) explained += beta[s] * ridge_rank_dot(r->factor + s * r->rows, alpha, r->rows);
   r->quadratic[c] = hark_larger(sum - explained, 0);
   for (int s = 0; s < r->rank; s++) {
     const double *row = r->factor + s * r->rows;
@@ -317,86 +266,89 @@ void HARK_ISA(hark_cpu_ridge_find_rank)(ridge_tiles *h) {
 
 /* ---- queries ---- */
 
-/* w = L_P^-1 kappa(P, q) for LANES queries; left[lane]: kappa(q, q) - |w|^2. */
+/* w = L_P^-1 kappa(P, q) for RIDGE_RANK_LANES queries; left[lane]: kappa(q, q) - |w|^2. */
 HARK_SIMD_NOINLINE void project(const ridge_tiles *h, const query_tile *t, int lane, double *left) {
   const ridge_rank *r = &h->low;
   const int64_t d = h->desc->head_dim;
-  vd squares[VECTORS];
+  vd squares[RIDGE_RANK_VECTORS];
   HARK_UNROLL
-  for (int v = 0; v < VECTORS; v++) squares[v] = vd_set(1);
+  for (int v = 0; v < RIDGE_RANK_VECTORS; v++) squares[v] = vd_set(1);
   for (int s = 0; s < r->rank; s++) {
     const double *row = r->pivot_factor + (ptrdiff_t)s * r->most;
     const vd over = vd_set(1 / row[s]);
-    vd x[VECTORS];
-    kernels_of(d, r->pivot_keys + s * d, 1, t->lanes + lane, HARK_RIDGE_TILE, x);
+    vd x[RIDGE_RANK_VECTORS];
+    ridge_rank_kernels(d, r->pivot_keys + s * d, 1, t->lanes + lane, HARK_RIDGE_TILE, x);
     for (int j = 0; j < s; j++) {
       const vd weight = vd_set(-row[j]);
       HARK_UNROLL
-      for (int v = 0; v < VECTORS; v++) x[v] = vd_fma(weight, vd_load(t->w + j * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES), x[v]);
+      for (int v = 0; v < RIDGE_RANK_VECTORS; v++)
+        x[v] = vd_fma(weight, vd_load(t->w + j * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES), x[v]);
     }
     HARK_UNROLL
-    for (int v = 0; v < VECTORS; v++) {
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) {
       x[v] = x[v] * over;
       vd_store(t->w + s * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES, x[v]);
       squares[v] = squares[v] - x[v] * x[v];
     }
   }
   HARK_UNROLL
-  for (int v = 0; v < VECTORS; v++) vd_store(left + lane + v * HARK_WIDE_LANES, vd_max(squares[v], vd_set(0)));
+  for (int v = 0; v < RIDGE_RANK_VECTORS; v++) vd_store(left + lane + v * HARK_WIDE_LANES, vd_max(squares[v], vd_set(0)));
 }
 
-/* u = C^-1 w for LANES queries; adds |u|^2 to variance[lane]. */
+/* u = C^-1 w for RIDGE_RANK_LANES queries; adds |u|^2 to variance[lane]. */
 HARK_SIMD_NOINLINE void add_explained(const ridge_tiles *h, const query_tile *t, int lane, double *variance) {
   const ridge_rank *r = &h->low;
-  vd squares[VECTORS];
+  vd squares[RIDGE_RANK_VECTORS];
   HARK_UNROLL
-  for (int v = 0; v < VECTORS; v++) squares[v] = vd_load(variance + lane + v * HARK_WIDE_LANES);
+  for (int v = 0; v < RIDGE_RANK_VECTORS; v++) squares[v] = vd_load(variance + lane + v * HARK_WIDE_LANES);
   for (int s = 0; s < r->rank; s++) {
     const double *row = r->inner + (ptrdiff_t)s * r->most;
     const vd over = vd_set(1 / row[s]);
-    vd x[VECTORS];
+    vd x[RIDGE_RANK_VECTORS];
     HARK_UNROLL
-    for (int v = 0; v < VECTORS; v++) x[v] = vd_load(t->w + s * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES);
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) x[v] = vd_load(t->w + s * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES);
     for (int j = 0; j < s; j++) {
       const vd weight = vd_set(-row[j]);
       HARK_UNROLL
-      for (int v = 0; v < VECTORS; v++) x[v] = vd_fma(weight, vd_load(t->u + j * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES), x[v]);
+      for (int v = 0; v < RIDGE_RANK_VECTORS; v++)
+        x[v] = vd_fma(weight, vd_load(t->u + j * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES), x[v]);
     }
     HARK_UNROLL
-    for (int v = 0; v < VECTORS; v++) {
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) {
       x[v] = x[v] * over;
       vd_store(t->u + s * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES, x[v]);
       squares[v] = vd_fma(x[v], x[v], squares[v]);
     }
   }
   HARK_UNROLL
-  for (int v = 0; v < VECTORS; v++) vd_store(variance + lane + v * HARK_WIDE_LANES, squares[v]);
+  for (int v = 0; v < RIDGE_RANK_VECTORS; v++) vd_store(variance + lane + v * HARK_WIDE_LANES, squares[v]);
 }
 
-/* y_c = w' beta_c for LANES queries. */
+/* y_c = w' beta_c for RIDGE_RANK_LANES queries. */
 HARK_SIMD_NOINLINE void combine(const ridge_tiles *h, const query_tile *t, int lane, int64_t c, double *y) {
   const ridge_rank *r = &h->low;
-  vd sums[VECTORS];
+  vd sums[RIDGE_RANK_VECTORS];
   HARK_UNROLL
-  for (int v = 0; v < VECTORS; v++) sums[v] = vd_set(0);
+  for (int v = 0; v < RIDGE_RANK_VECTORS; v++) sums[v] = vd_set(0);
   for (int s = 0; s < r->rank; s++) {
     const vd weight = vd_set(r->beta[c * r->most + s]);
     HARK_UNROLL
-    for (int v = 0; v < VECTORS; v++) sums[v] = vd_fma(weight, vd_load(t->w + s * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES), sums[v]);
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++)
+      sums[v] = vd_fma(weight, vd_load(t->w + s * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES), sums[v]);
   }
   HARK_UNROLL
-  for (int v = 0; v < VECTORS; v++) vd_store(y + lane + v * HARK_WIDE_LANES, sums[v]);
+  for (int v = 0; v < RIDGE_RANK_VECTORS; v++) vd_store(y + lane + v * HARK_WIDE_LANES, sums[v]);
 }
 
 /* kappa(K, q) of the query in lane `query`, D^-1 kappa(K, q) after it; returns kappa(q, K) D^-1 kappa(K, q). */
 HARK_SIMD_NOINLINE double kernels_of_keys(const ridge_tiles *h, const query_tile *t, int query) {
   const ridge_rank *r = &h->low;
   vd sum = vd_set(0);
-  for (int64_t i = 0; i < r->rows; i += LANES) {
-    vd x[VECTORS];
-    kernels_of(h->desc->head_dim, t->lanes + query, HARK_RIDGE_TILE, r->keys + i, r->rows, x);
+  for (int64_t i = 0; i < r->rows; i += RIDGE_RANK_LANES) {
+    vd x[RIDGE_RANK_VECTORS];
+    ridge_rank_kernels(h->desc->head_dim, t->lanes + query, HARK_RIDGE_TILE, r->keys + i, r->rows, x);
     HARK_UNROLL
-    for (int v = 0; v < VECTORS; v++) {
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) {
       const int64_t at = i + v * HARK_WIDE_LANES;
       vd_store(t->kernels + at, x[v]);
       sum = vd_fma(x[v] * vd_load(r->weights + at), x[v], sum);
@@ -419,13 +371,13 @@ static bool far_query(const ridge_tiles *h, const query_tile *t, int64_t row, in
   const ridge_rank *r = &h->low;
   const double explained = kernels_of_keys(h, t, query);
   for (int64_t c = 0; c < h->desc->value_dim; c++)
-    if (!store_out(h, row, c, dot(t->kernels, r->alpha + c * r->rows, r->rows))) return false;
+    if (!store_out(h, row, c, ridge_rank_dot(t->kernels, r->alpha + c * r->rows, r->rows))) return false;
   if (variance == NULL) return true;
   double sum = 0;
   for (int64_t i = 0; i < r->rows; i++) t->kernels[i] *= r->weights[i];
   for (int s = 0; s < r->rank; s++) {
     const double *inner = r->inner + (ptrdiff_t)s * r->most;
-    t->products[s] = (dot(r->factor + s * r->rows, t->kernels, r->rows) - dot(inner, t->products, s)) / inner[s];
+    t->products[s] = (ridge_rank_dot(r->factor + s * r->rows, t->kernels, r->rows) - ridge_rank_dot(inner, t->products, s)) / inner[s];
     sum += t->products[s] * t->products[s];
   }
   *variance = hark_larger(1 - explained + sum, 0);
@@ -436,7 +388,7 @@ static bool read_queries(const ridge_tiles *h, int64_t row, int count, const que
   memset(t->lanes, 0, (size_t)(h->desc->head_dim * HARK_RIDGE_TILE) * sizeof(double));
   for (int q = 0; q < count; q++) {
     const int64_t at = h->sequence->query_row + row + q;
-    if (read_row(h, ridge_row(&h->run->args->query, h->sequence, h->head, at), HARK_RIDGE_TILE, t->lanes + q)) continue;
+    if (ridge_rank_row(h, ridge_row(&h->run->args->query, h->sequence, h->head, at), HARK_RIDGE_TILE, t->lanes + q)) continue;
     hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_QUERY, at, 0);
     return false;
   }
@@ -451,11 +403,11 @@ static void low_tile(const ridge_tiles *h, int64_t row, int count) {
   double left[HARK_RIDGE_TILE] = {0}, variance[HARK_RIDGE_TILE] = {0}, y[HARK_RIDGE_TILE];
   const bool varies = to->type != HARK_NONE;
   if (!read_queries(h, row, count, &t)) return;
-  for (int lane = 0; lane < count; lane += LANES) project(h, &t, lane, left);
+  for (int lane = 0; lane < count; lane += RIDGE_RANK_LANES) project(h, &t, lane, left);
   memcpy(variance, left, sizeof variance);
-  for (int lane = 0; lane < count && varies; lane += LANES) add_explained(h, &t, lane, variance);
+  for (int lane = 0; lane < count && varies; lane += RIDGE_RANK_LANES) add_explained(h, &t, lane, variance);
   for (int64_t c = 0; c < h->desc->value_dim; c++) {
-    for (int lane = 0; lane < count; lane += LANES) combine(h, &t, lane, c, y);
+    for (int lane = 0; lane < count; lane += RIDGE_RANK_LANES) combine(h, &t, lane, c, y);
     for (int q = 0; q < count; q++)
       if (left[q] <= r->farthest && !store_out(h, row + q, c, y[q])) return;
   }

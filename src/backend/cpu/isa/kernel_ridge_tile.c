@@ -478,7 +478,7 @@ bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_
   if (desc->has_log_kernel) h->table = mirror_table(h);
   if (!read_keys(h) || (h->added != NULL && !read_noise(h)) || !keys_in_range(h)) return false;
   if (ridge_iterates(desc)) return HARK_ISA(hark_cpu_ridge_iterate)(h);
-  if (!memory->backward) HARK_ISA(hark_cpu_ridge_find_rank)(h);
+  if (!memory->backward || HARK_ISA(hark_cpu_ridge_low_fits)(h)) HARK_ISA(hark_cpu_ridge_find_rank)(h);
   if (h->low.rank > 0) return !hark_cancel_now(memory->context);
   HARK_ISA(hark_cpu_ridge_factorise)(h);
   return record->system != h->system && !hark_cancel_now(memory->context); /* a pivot is not finite */

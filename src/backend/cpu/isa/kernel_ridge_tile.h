@@ -165,6 +165,16 @@ void HARK_ISA(hark_cpu_ridge_factorise)(const ridge_tiles *h);
  * h->low, with rank 0 if there is none; the second stores all results of the head. */
 void HARK_ISA(hark_cpu_ridge_find_rank)(ridge_tiles *h);
 void HARK_ISA(hark_cpu_ridge_low_forward)(ridge_tiles *h);
+/* The same for the backward (kernel_ridge_rank_backward.c): true if its memory is enough for the call; gradients of the head. */
+bool HARK_ISA(hark_cpu_ridge_low_fits)(const ridge_tiles *h);
+void HARK_ISA(hark_cpu_ridge_low_backward)(ridge_tiles *h, bool first, double *partial);
+
+/* Backward (kernel_ridge_backward.c). Reads queries [row, row + count) and their dout, and sets their gradients to zero. */
+bool HARK_ISA(hark_cpu_ridge_take_queries)(ridge_tiles *h, int64_t row, int count);
+/* Store dquery of these rows, and dkey and dvalue (`first`: the first head of its key head; the other heads of the group add to its
+ * gradients); return the sum of <x, dx>. */
+double HARK_ISA(hark_cpu_ridge_store_queries)(const ridge_tiles *h, int64_t row, int count);
+double HARK_ISA(hark_cpu_ridge_store_keys)(const ridge_tiles *h, bool first);
 
 /* Queries [row, row + count) of the sequence; false, with a record, if one is not finite or out of range. */
 bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count);
