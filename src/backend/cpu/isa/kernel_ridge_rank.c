@@ -7,7 +7,7 @@
  *
  * D is lambda and the noise of the keys. L has columns of the Cholesky factor of K with pivots P, the largest E_ii / D_ii first, until the
  * sum of all E_ii / D_ii is small. That sum bounds the 2-norm of D^-1/2 E D^-1/2, which is the relative error of M, and the
- * error of log det M. If more columns are needed than a sixth of the keys, or the sum falls too slowly, there is no L, and M is factored.
+ * error of log det M. If more columns are needed than a sixth of the keys, or seem to be, there is no L, and M is factored.
  *
  * kappa(K, q) = L w + delta with |delta_i|^2 <= E_ii e, e = kappa(q, q) - |w|^2. So y and var differ by at most sqrt(e sum E_ii / D_ii)
  * times sqrt(V' M^-1 V), and times 2. For queries with a larger e they come from the kernels of all keys: y = alpha' kappa(K, q), var =
@@ -24,7 +24,7 @@
 #define GOAL 0x1p-23      /* of the sum of E_ii / D_ii; the smaller it is, the farther away a query may be */
 #define TOLERANCE 0x1p-20 /* of the sum, if the goal is not reached */
 #define ROUNDING 0x1p-46  /* E_ii below that is rounding error */
-#define HALFWAY 0x1p-10   /* with half of the columns, the sum is at most this part of the first one; with a quarter, the root of that */
+#define CHECKS 8          /* of progress, while the number of columns grows to the most */
 #define ERROR 0x1p-22     /* of y over the largest |V|, and of var, from delta */
 
 /* ---- memory ---- */
@@ -88,17 +88,21 @@ static query_tile carve_queries(const ridge_tiles *h) {
 /* Keys, D, and the diagonal of K. Masked keys may have any L: everything that L is used for has the weight 1 / D, which is 0. */
 static void read_keys(const ridge_tiles *h) {
   const ridge_rank *r = &h->low;
-  memset(r->keys, 0, (size_t)(h->desc->head_dim * r->rows) * sizeof(double));
+  const int64_t d = h->desc->head_dim;
+  const double gain = sqrt(h->is.scale / 2);
   for (int64_t i = 0; i < r->rows; i++) {
-    double added = 1;
     r->left[i] = h->seen[i] != 0;
-    r->weights[i] = 0;
-    if (h->seen[i] == 0) continue;
-    const int64_t at = h->sequence->key_row + i;
-    (void)ridge_rank_row(h, ridge_row(&h->run->args->key, h->sequence, h->key_head, at), r->rows, r->keys + i);
-    (void)hark_ridge_added(&h->is, HARK_F32, hark_ridge_noise(h->run->args, h->sequence, h->head, i), h->system, at, h->record, &added);
-    r->weights[i] = 1 / added;
+    r->weights[i] = h->seen[i] != 0 ? 1 / (h->added != NULL ? (double)h->added[i] : h->is.lambda) : 0;
   }
+  for (int64_t first = 0; first < r->rows; first += HARK_RIDGE_TILE)
+    for (int64_t c = 0; c < d; c++) {
+      const float *from = h->key_places.given + first * d + c * HARK_RIDGE_TILE;
+      double *to = r->keys + c * r->rows + first;
+      for (int i = 0; i < HARK_RIDGE_TILE; i++) {
+        const double x = gain * h->key_places.lengths[first + i] * (double)from[i];
+        to[i] = h->seen[first + i] != 0 ? x : 0;
+      }
+    }
 }
 
 /* What is left of K: the sum of E_ii / D_ii, and the largest. */
@@ -163,20 +167,29 @@ static void keep_pivot(const ridge_tiles *h, int64_t pivot) {
   for (int t = 0; t <= r->rank; t++) r->pivot_factor[r->rank * r->most + t] = r->factor[t * r->rows + pivot];
 }
 
-/* Computes L; *left: the sum of E_ii / D_ii at the end. False if there are too many columns. */
-static bool find_columns(ridge_tiles *h, double *sum) {
+/* True if the most columns are likely to be enough. With `count` of them, the logarithm of the sum has fallen to sums[count] from its first
+ * value; it falls like a power of the count, at least in proportion, which the last half of the columns shows. The fewer columns there are,
+ * the less the estimate must reach: over keys of 1 to 16 dimensions, no kernel of low rank was given up. */
+static bool is_promising(const double *sums, int count, int most) {
+  const double done = sums[0] - sums[count], half = sums[0] - sums[count / 2], goal = sums[0] - log(GOAL);
+  const double power = half > 0 ? fmin(fmax(log2(done / half), 1), 2.5) : 2.5, left = (double)most / count;
+  return done * pow(left, power) >= (1.1 - 0.11 * left) * goal;
+}
+
+/* Computes L; *sum: that of E_ii / D_ii at the end. False if there are too many columns. sums: room for most + 1 numbers. */
+static bool find_columns(ridge_tiles *h, double *sums, double *sum) {
   ridge_rank *r = &h->low;
+  const int check = (int)hark_ceil_div(r->most, CHECKS);
   remainder_of left = first_remainder(r);
-  const double first = left.sum;
+  sums[0] = log(left.sum);
   while (left.sum > GOAL) {
     if (hark_cancel_now(h->memory->context)) return false;
-    if (r->rank == r->most / 2 && left.sum > HALFWAY * first) return false;
-    if (r->rank == r->most / 4 && left.sum > sqrt(HALFWAY) * first) return false;
+    if (r->rank > 0 && r->rank % check == 0 && !is_promising(sums, r->rank, r->most)) return false;
     const int64_t pivot = find_pivot(r, left.largest);
     if (r->rank == r->most || r->left[pivot] < ROUNDING) break;
     left = take_pivot(h, pivot);
     keep_pivot(h, pivot);
-    r->rank++;
+    sums[++r->rank] = log(left.sum);
   }
   *sum = left.sum;
   return left.sum <= TOLERANCE;
@@ -249,7 +262,7 @@ void HARK_ISA(hark_cpu_ridge_find_rank)(ridge_tiles *h) {
   r->rank = 0;
   if (!h->rbf || desc->causal || desc->has_log_kernel || h->visible < LEAST_KEYS || !carve_rank(h)) return;
   read_keys(h);
-  if (!find_columns(h, &left)) {
+  if (!find_columns(h, r->alpha, &left)) {
     r->rank = 0;
     return;
   }
