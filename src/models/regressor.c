@@ -101,8 +101,10 @@ static hark_status declare_head(hark_context *context, hark_network *network) {
   hark_parameters *parameters = &network->parameters;
   hark_regressor_layers *own = network->regressor;
   const hark_parameter_spec gate = {.rank = 1, .shape = {features}, .initial = HARK_INITIAL_GIVEN, .given = own->initial_gate};
-  const hark_parameter_spec prior = {.rank = 1, .shape = {PRIORS}, .initial = HARK_INITIAL_ZERO};
-  const hark_parameter_spec scale = {.rank = 1, .shape = {CLASS_SCALES}, .initial = HARK_INITIAL_CONSTANT, .value = INITIAL_CLASS_SCALE};
+  /* logarithms, which move far */
+  const hark_parameter_spec prior = {.rank = 1, .shape = {PRIORS}, .initial = HARK_INITIAL_ZERO, .rate = HARK_RATE_POSITIONAL};
+  const hark_parameter_spec scale = {
+      .rank = 1, .shape = {CLASS_SCALES}, .initial = HARK_INITIAL_CONSTANT, .value = INITIAL_CLASS_SCALE, .rate = HARK_RATE_POSITIONAL};
 
   HARK_TRY(hark_linear_declare(context, parameters, config->features, features, false, 1 / sqrt((double)config->regressor.features),
                                "head.input", &own->kernel_input));

@@ -148,9 +148,9 @@ static const hark_option options[] = {
     {"train.minimum_rate", NULL, HARK_OPTION_FLOAT, AT(train.minimum_rate), "-1", "[-1, inf)", TRAIN, NULL,
      "learning rate at the end of schedules cosine and linear; below 0: a tenth of learning_rate", "train.schedule cosine|linear"},
     {"train.positional_rate", "positional-rate", HARK_OPTION_FLOAT, AT(train.positional_rate), "30", "[0, inf)", TRAIN, NULL,
-     "factor of the learning rate for the parameters of the positional kernel and for learned ridges and "
-     "sigmas; most of them are trained as logarithms; 0: these parameters keep their initial values",
-     "model.positional given or model.attention.ridge_learned true or model.attention.sigma_learned true"},
+     "factor of the learning rate for the parameters of the positional kernel, for learned ridges and sigmas, and for the "
+     "prior of a regressor; most of them are trained as logarithms; 0: these parameters keep their initial values",
+     "model.positional given or model.attention.ridge_learned true or model.attention.sigma_learned true or model.architecture regressor"},
     {"train.rotary_rate", NULL, HARK_OPTION_FLOAT, AT(train.rotary_rate), "1", "[0, inf)", TRAIN, NULL,
      "factor of the learning rate for learned rotary rates; 0: these rates keep their initial values", "model.rotary.learned !none"},
     {"train.schedule", "schedule", HARK_OPTION_ENUM, AT(train.schedule), "cosine", "constant|cosine|linear|rsqrt|base_rsqrt|cycle", TRAIN,

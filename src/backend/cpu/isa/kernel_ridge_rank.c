@@ -1,31 +1,32 @@
 /* kernel_ridge_rank.c - forward of full kernel ridge attention with a Gaussian kernel whose matrix of the keys has a low numerical rank:
  * smooth functions of few inputs. A key needs rank^2 multiply-adds instead of n^2 / 6.
  *
- *     K = L L' + E,   M = L L' + D,   C C' = I + L' D^-1 L,   beta = (C C')^-1 L' D^-1 V = L' M^-1 V
- *     alpha = M^-1 V = D^-1 (V - L beta),   V' M^-1 V = V' D^-1 V - (L' D^-1 V)' beta,   log det M = log det D + 2 log det C
+ *     K = L L' + E,   M = L L' + D,   C C' = I + L' D^-1 L,   M^-1 = D^-1 - D^-1 L (C C')^-1 L' D^-1
+ *     alpha = M^-1 V,   beta = L' alpha,   V' M^-1 V = alpha' D alpha + beta' beta,   log det M = log det D + 2 log det C
  *     w = L_P^-1 kappa(P, q),   y = w' beta,   var = kappa(q, q) - |w|^2 + |C^-1 w|^2
  *
- * D is lambda and the noise of the keys. L has columns of the Cholesky factor of K with pivots P, the largest E_ii / D_ii first, until the
- * sum of all E_ii / D_ii is small. That sum bounds the 2-norm of D^-1/2 E D^-1/2, which is the relative error of M, and the
- * error of log det M. If more columns are needed than a sixth of the keys, or seem to be, there is no L, and M is factored.
+ * D is lambda and the noise of the keys. L has columns of the Cholesky factor of K with pivots P, the largest E_ii / D_ii first, until s,
+ * the sum of all E_ii / D_ii, is small. s bounds the 2-norm of D^-1/2 E D^-1/2, which is the relative error of M, and the error of
+ * log det M. If too many columns are needed (part_of), or seem to be, there is no L, and M is factored. So it is if some D is very small:
+ * then D^-1 (V - L (..)) would lose all digits. Those that it usually loses come back by one step of refinement.
  *
- * kappa(K, q) = L w + delta with |delta_i|^2 <= E_ii e, e = kappa(q, q) - |w|^2. So y and var differ by at most sqrt(e sum E_ii / D_ii)
- * times sqrt(V' M^-1 V), and times 2. For queries with a larger e they come from the kernels of all keys: y = alpha' kappa(K, q), var =
- * kappa(q, q) - kappa(q, K) D^-1 kappa(K, q) + |C^-1 L' D^-1 kappa(K, q)|^2.
+ * kappa(K, q) = L w + delta with |delta_i|^2 <= E_ii e, e = kappa(q, q) - |w|^2. Without delta, y is wrong by at most
+ * sqrt(e s V' M^-1 V), and var by at most 2 sqrt(e s) + e s. For queries with a larger e, delta comes from the kernels of all keys:
+ *     y = w' beta + delta' alpha,   var = e - delta' D^-1 delta + |C^-1 (w - L' D^-1 delta)|^2
  *
  * All of it is f64; results are rounded once. Memory: that of the factor. Source: docs/mathematics/kernel-ridge.md.
  */
 #include "kernel_ridge_rank.h"
 #include "core/cancel.h"
 
-#define LEAST_KEYS 256    /* with fewer, a factor takes no longer */
-#define PART_OF_KEYS 6    /* columns of L at most: keys / this; with more, a factor takes no longer */
-#define LEAST_COLUMNS 16  /* for which there must be memory */
-#define GOAL 0x1p-23      /* of the sum of E_ii / D_ii; the smaller it is, the farther away a query may be */
-#define TOLERANCE 0x1p-20 /* of the sum, if the goal is not reached */
-#define ROUNDING 0x1p-46  /* E_ii below that is rounding error */
-#define CHECKS 8          /* of progress, while the number of columns grows to the most */
-#define ERROR 0x1p-22     /* of y over the largest |V|, and of var, from delta */
+#define LEAST_KEYS 256         /* with fewer, a factor takes no longer */
+#define LEAST_COLUMNS 16       /* for which there must be memory */
+#define GOAL 0x1p-23           /* of the sum of E_ii / D_ii; the smaller it is, the farther away a query may be */
+#define TOLERANCE 0x1p-20      /* of the sum, if the goal is not reached */
+#define ROUNDING 0x1p-50       /* E_ii below that is rounding error */
+#define LEAST_DIAGONAL 0x1p-26 /* of D */
+#define CHECKS 8               /* of progress, while the number of columns grows to the most */
+#define ERROR 0x1p-22          /* of y over the largest |V|, and of var, without delta */
 
 /* ---- memory ---- */
 
@@ -35,32 +36,40 @@ static double *carve(double **memory, int64_t count) {
   return at;
 }
 
-/* Doubles for L with so many columns. */
+/* Columns of L at most: keys / this. With more, a factor takes no longer; longer rows of L do not fit into a core's cache. */
+static int64_t part_of(int64_t keys) { return keys <= 1024 ? 6 : 10; }
+
+/* Doubles for L with so many columns, and for a tile of queries. */
 static int64_t doubles_of(const ridge_tiles *h, int64_t most) {
-  const int64_t arrays = 10, d = h->desc->head_dim, dv = h->desc->value_dim, rows = h->tiles * HARK_RIDGE_TILE;
-  return rows * (d + dv + 2 + most) + most * (2 * most + d + dv) + dv + arrays * (int64_t)(HARK_ALIGNMENT / sizeof(double));
+  const int64_t d = h->desc->head_dim, dv = h->desc->value_dim, rows = h->tiles * HARK_RIDGE_TILE;
+  return rows * (d + dv + 5 + most) + most * (2 * most + d + dv) + dv + 11 * (int64_t)(HARK_ALIGNMENT / sizeof(double));
+}
+static int64_t query_doubles_of(const ridge_tiles *h, int64_t most) {
+  return (h->desc->head_dim + 2 * most) * HARK_RIDGE_TILE + h->low.rows + most + 5 * (int64_t)(HARK_ALIGNMENT / sizeof(double));
 }
 
-/* Sets the arrays. False if not even LEAST_COLUMNS fit into the memory of the factor. */
+/* Sets the arrays. False if not even LEAST_COLUMNS fit into the memory of the factor, or a tile of queries does not fit into the panel. */
 static bool carve_rank(ridge_tiles *h) {
   ridge_rank *r = &h->low;
   const int64_t d = h->desc->head_dim, dv = h->desc->value_dim, rows = h->tiles * HARK_RIDGE_TILE;
   const int64_t room = h->tiles * (h->tiles + 1) / 4 * HARK_RIDGE_TILE_FLOATS;
-  int64_t most = h->visible / PART_OF_KEYS;
+  int64_t most = h->visible / part_of(h->visible);
   while (most >= LEAST_COLUMNS && doubles_of(h, most) > room) most -= LEAST_COLUMNS;
-  if (most < LEAST_COLUMNS) return false;
-  double *memory = (double *)(void *)h->factor;
   *r = (ridge_rank){.most = (int)most, .rows = rows};
+  if (most < LEAST_COLUMNS || (h->panel != NULL && query_doubles_of(h, most) > rows * HARK_RIDGE_TILE / 2)) return false;
+  double *memory = (double *)(void *)h->factor;
   r->keys = carve(&memory, d * rows);
+  r->diagonal = carve(&memory, rows);
   r->weights = carve(&memory, rows);
   r->left = carve(&memory, rows);
   r->factor = carve(&memory, most * rows);
   r->inner = carve(&memory, most * most);
   r->pivot_keys = carve(&memory, most * d);
-  r->pivot_factor = carve(&memory, most * most);
+  r->pivot_rows = carve(&memory, most * most);
   r->alpha = carve(&memory, dv * rows);
   r->beta = carve(&memory, dv * most);
   r->quadratic = carve(&memory, dv);
+  r->scratch = carve(&memory, 2 * rows);
   return true;
 }
 
@@ -68,7 +77,7 @@ static bool carve_rank(ridge_tiles *h) {
 typedef struct query_tile {
   double *lanes;    /* [d][64]: queries over sigma sqrt 2 */
   double *w, *u;    /* [rank][64] */
-  double *kernels;  /* [rows] of one query, and */
+  double *delta;    /* [rows] of one query, and */
   double *products; /* [rank] */
 } query_tile;
 
@@ -78,21 +87,25 @@ static query_tile carve_queries(const ridge_tiles *h) {
   t.lanes = carve(&memory, h->desc->head_dim * HARK_RIDGE_TILE);
   t.w = carve(&memory, (int64_t)h->low.rank * HARK_RIDGE_TILE);
   t.u = carve(&memory, (int64_t)h->low.rank * HARK_RIDGE_TILE);
-  t.kernels = carve(&memory, h->low.rows);
+  t.delta = carve(&memory, h->low.rows);
   t.products = carve(&memory, h->low.rank);
   return t;
 }
 
 /* ---- L ---- */
 
-/* Keys, D, and the diagonal of K. Masked keys may have any L: everything that L is used for has the weight 1 / D, which is 0. */
-static void read_keys(const ridge_tiles *h) {
+/* Keys, D, and the diagonal of K; false if some D is too small. Masked keys may have any L: all that L is used for has the weight 1 / D,
+ * which is 0. */
+static bool read_keys(const ridge_tiles *h) {
   const ridge_rank *r = &h->low;
   const int64_t d = h->desc->head_dim;
   const double gain = sqrt(h->is.scale / 2);
   for (int64_t i = 0; i < r->rows; i++) {
-    r->left[i] = h->seen[i] != 0;
-    r->weights[i] = h->seen[i] != 0 ? 1 / (h->added != NULL ? (double)h->added[i] : h->is.lambda) : 0;
+    const bool seen = h->seen[i] != 0;
+    r->left[i] = seen;
+    r->diagonal[i] = seen ? h->is.lambda + hark_ridge_noise(h->run->args, h->sequence, h->head, i) : 0;
+    r->weights[i] = seen ? 1 / r->diagonal[i] : 0;
+    if (seen && !(r->diagonal[i] >= LEAST_DIAGONAL)) return false;
   }
   for (int64_t first = 0; first < r->rows; first += HARK_RIDGE_TILE)
     for (int64_t c = 0; c < d; c++) {
@@ -103,6 +116,7 @@ static void read_keys(const ridge_tiles *h) {
         to[i] = h->seen[first + i] != 0 ? x : 0;
       }
     }
+  return true;
 }
 
 /* What is left of K: the sum of E_ii / D_ii, and the largest. */
@@ -164,7 +178,7 @@ static int64_t find_pivot(const ridge_rank *r, double largest) {
 static void keep_pivot(const ridge_tiles *h, int64_t pivot) {
   const ridge_rank *r = &h->low;
   for (int64_t c = 0; c < h->desc->head_dim; c++) r->pivot_keys[r->rank * h->desc->head_dim + c] = r->keys[c * r->rows + pivot];
-  for (int t = 0; t <= r->rank; t++) r->pivot_factor[r->rank * r->most + t] = r->factor[t * r->rows + pivot];
+  for (int t = 0; t <= r->rank; t++) r->pivot_rows[r->rank * r->most + t] = r->factor[t * r->rows + pivot];
 }
 
 /* True if the most columns are likely to be enough. With `count` of them, the logarithm of the sum has fallen to sums[count] from its first
@@ -226,24 +240,84 @@ HARK_SIMD_NOINLINE void factor_inner(const ridge_rank *r) {
   }
 }
 
-/* beta, alpha and the quadratic form of a column of values; returns the largest |V|. */
+/* x <- (C C')^-1 x */
+static void solve_inner(const ridge_rank *r, double *x) {
+  for (int i = 0; i < r->rank; i++) {
+    const double *row = r->inner + (ptrdiff_t)i * r->most;
+    x[i] = (x[i] - ridge_rank_dot(row, x, i)) / row[i];
+  }
+  for (int i = r->rank - 1; i >= 0; i--) {
+    const double *row = r->inner + (ptrdiff_t)i * r->most;
+    x[i] /= row[i];
+    for (int j = 0; j < i; j++) x[j] -= row[j] * x[i];
+  }
+}
+
+/* x <- D^-1 x - D^-1 L (C C')^-1 L' D^-1 x */
+HARK_SIMD_NOINLINE void solve_once(const ridge_rank *r, double *x, double *t) {
+  for (int64_t i = 0; i < r->rows; i += HARK_WIDE_LANES) vd_store(x + i, vd_load(x + i) * vd_load(r->weights + i));
+  for (int s = 0; s < r->rank; s++) t[s] = ridge_rank_dot(r->factor + s * r->rows, x, r->rows);
+  solve_inner(r, t);
+  for (int64_t i = 0; i < r->rows; i += RIDGE_RANK_LANES) {
+    vd sums[RIDGE_RANK_VECTORS];
+    HARK_UNROLL
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) sums[v] = vd_set(0);
+    for (int s = 0; s < r->rank; s++) {
+      const vd weight = vd_set(-t[s]);
+      HARK_UNROLL
+      for (int v = 0; v < RIDGE_RANK_VECTORS; v++)
+        sums[v] = vd_fma(weight, vd_load(r->factor + s * r->rows + i + v * HARK_WIDE_LANES), sums[v]);
+    }
+    HARK_UNROLL
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) {
+      const int64_t at = i + v * HARK_WIDE_LANES;
+      vd_store(x + at, vd_fma(sums[v], vd_load(r->weights + at), vd_load(x + at)));
+    }
+  }
+}
+
+/* to = b - (L L' + D) x, with t = L' x. */
+HARK_SIMD_NOINLINE void find_residual(const ridge_rank *r, const double *b, const double *x, double *t, double *to) {
+  for (int s = 0; s < r->rank; s++) t[s] = ridge_rank_dot(r->factor + s * r->rows, x, r->rows);
+  for (int64_t i = 0; i < r->rows; i += RIDGE_RANK_LANES) {
+    vd sums[RIDGE_RANK_VECTORS];
+    HARK_UNROLL
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) {
+      const int64_t at = i + v * HARK_WIDE_LANES;
+      sums[v] = vd_fma(-vd_load(r->diagonal + at), vd_load(x + at), vd_load(b + at));
+    }
+    for (int s = 0; s < r->rank; s++) {
+      const vd weight = vd_set(-t[s]);
+      HARK_UNROLL
+      for (int v = 0; v < RIDGE_RANK_VECTORS; v++)
+        sums[v] = vd_fma(weight, vd_load(r->factor + s * r->rows + i + v * HARK_WIDE_LANES), sums[v]);
+    }
+    HARK_UNROLL
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) vd_store(to + i + v * HARK_WIDE_LANES, sums[v]);
+  }
+}
+
+void HARK_ISA(hark_cpu_ridge_rank_solve)(const ridge_rank *r, double *x, double *t) {
+  double *const b = r->scratch, *const residual = r->scratch + r->rows;
+  memcpy(b, x, (size_t)r->rows * sizeof(double));
+  solve_once(r, x, t);
+  find_residual(r, b, x, t, residual);
+  solve_once(r, residual, t);
+  for (int64_t i = 0; i < r->rows; i++) x[i] += residual[i];
+}
+
+/* alpha, beta and the quadratic form of a column of values; returns the largest |V|. */
 static double solve_column(const ridge_tiles *h, int64_t c) {
   const ridge_rank *r = &h->low;
-  double *alpha = r->alpha + c * r->rows, *beta = r->beta + c * r->most, largest = 0, sum = 0, explained = 0;
+  double *alpha = r->alpha + c * r->rows, *beta = r->beta + c * r->most, largest = 0, sum = 0;
   for (int64_t i = 0; i < r->rows; i++) {
-    const double value = (double)h->solved[i * h->dvp + c];
-    alpha[i] = r->weights[i] * value;
-    sum += alpha[i] * value;
-    largest = hark_larger(largest, fabs(value));
+    alpha[i] = (double)h->solved[i * h->dvp + c];
+    largest = hark_larger(largest, fabs(alpha[i]));
   }
+  HARK_ISA(hark_cpu_ridge_rank_solve)(r, alpha, beta);
   for (int s = 0; s < r->rank; s++) beta[s] = ridge_rank_dot(r->factor + s * r->rows, alpha, r->rows);
-  ridge_rank_solve(r, beta);
-  for (int s = 0; s < r->rank; s++) explained += beta[s] * ridge_rank_dot(r->factor + s * r->rows, alpha, r->rows);
-  r->quadratic[c] = hark_larger(sum - explained, 0);
-  for (int s = 0; s < r->rank; s++) {
-    const double *row = r->factor + s * r->rows;
-    for (int64_t i = 0; i < r->rows; i++) alpha[i] -= r->weights[i] * row[i] * beta[s];
-  }
+  for (int64_t i = 0; i < r->rows; i++) sum += r->diagonal[i] * alpha[i] * alpha[i];
+  r->quadratic[c] = sum + ridge_rank_dot(beta, beta, r->rank);
   return largest;
 }
 
@@ -261,8 +335,7 @@ void HARK_ISA(hark_cpu_ridge_find_rank)(ridge_tiles *h) {
   double left = 0;
   r->rank = 0;
   if (!h->rbf || desc->causal || desc->has_log_kernel || h->visible < LEAST_KEYS || !carve_rank(h)) return;
-  read_keys(h);
-  if (!find_columns(h, r->alpha, &left)) {
+  if (!read_keys(h) || !find_columns(h, r->alpha, &left)) {
     r->rank = 0;
     return;
   }
@@ -274,7 +347,8 @@ void HARK_ISA(hark_cpu_ridge_find_rank)(ridge_tiles *h) {
     if (r->quadratic[c] * ratio > largest * largest) ratio = largest * largest / r->quadratic[c];
   }
   r->determinant = find_determinant(r);
-  r->farthest = ERROR * ERROR * ratio / (4 * hark_larger(left, DBL_MIN / ERROR));
+  r->farthest = ERROR * ERROR / (4 * hark_larger(left, DBL_MIN / ERROR));
+  r->out_farthest = r->farthest * ratio;
 }
 
 /* ---- queries ---- */
@@ -287,7 +361,7 @@ HARK_SIMD_NOINLINE void project(const ridge_tiles *h, const query_tile *t, int l
   HARK_UNROLL
   for (int v = 0; v < RIDGE_RANK_VECTORS; v++) squares[v] = vd_set(1);
   for (int s = 0; s < r->rank; s++) {
-    const double *row = r->pivot_factor + (ptrdiff_t)s * r->most;
+    const double *row = r->pivot_rows + (ptrdiff_t)s * r->most;
     const vd over = vd_set(1 / row[s]);
     vd x[RIDGE_RANK_VECTORS];
     ridge_rank_kernels(d, r->pivot_keys + s * d, 1, t->lanes + lane, HARK_RIDGE_TILE, x);
@@ -353,48 +427,37 @@ HARK_SIMD_NOINLINE void combine(const ridge_tiles *h, const query_tile *t, int l
   for (int v = 0; v < RIDGE_RANK_VECTORS; v++) vd_store(y + lane + v * HARK_WIDE_LANES, sums[v]);
 }
 
-/* kappa(K, q) of the query in lane `query`, D^-1 kappa(K, q) after it; returns kappa(q, K) D^-1 kappa(K, q). */
-HARK_SIMD_NOINLINE double kernels_of_keys(const ridge_tiles *h, const query_tile *t, int query) {
+/* delta of the query in lane `query`. */
+HARK_SIMD_NOINLINE void find_delta(const ridge_tiles *h, const query_tile *t, int query) {
   const ridge_rank *r = &h->low;
-  vd sum = vd_set(0);
   for (int64_t i = 0; i < r->rows; i += RIDGE_RANK_LANES) {
     vd x[RIDGE_RANK_VECTORS];
     ridge_rank_kernels(h->desc->head_dim, t->lanes + query, HARK_RIDGE_TILE, r->keys + i, r->rows, x);
-    HARK_UNROLL
-    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) {
-      const int64_t at = i + v * HARK_WIDE_LANES;
-      vd_store(t->kernels + at, x[v]);
-      sum = vd_fma(x[v] * vd_load(r->weights + at), x[v], sum);
+    for (int s = 0; s < r->rank; s++) {
+      const vd weight = vd_set(-t->w[s * HARK_RIDGE_TILE + query]);
+      HARK_UNROLL
+      for (int v = 0; v < RIDGE_RANK_VECTORS; v++) x[v] = vd_fma(weight, vd_load(r->factor + s * r->rows + i + v * HARK_WIDE_LANES), x[v]);
     }
+    HARK_UNROLL
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) vd_store(t->delta + i + v * HARK_WIDE_LANES, x[v]);
   }
-  return vd_sum(sum);
 }
 
-/* out of a row; false, with a record, if a number is not finite. */
-static bool store_out(const ridge_tiles *h, int64_t row, int64_t c, double y) {
-  float *to = ridge_row(&h->run->args->out, h->sequence, h->head, h->sequence->query_row + row) + c;
-  *to = (float)y;
-  if (isfinite(*to)) return true;
-  hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_RESULT, h->sequence->query_row + row, 0);
-  return false;
-}
-
-/* Results of a query that is far from the keys, in lane `query` of its tile; *variance if it is not NULL. */
-static bool far_query(const ridge_tiles *h, const query_tile *t, int64_t row, int query, double *variance) {
-  const ridge_rank *r = &h->low;
-  const double explained = kernels_of_keys(h, t, query);
-  for (int64_t c = 0; c < h->desc->value_dim; c++)
-    if (!store_out(h, row, c, ridge_rank_dot(t->kernels, r->alpha + c * r->rows, r->rows))) return false;
-  if (variance == NULL) return true;
-  double sum = 0;
-  for (int64_t i = 0; i < r->rows; i++) t->kernels[i] *= r->weights[i];
+/* e - delta' D^-1 delta + |C^-1 (w - L' D^-1 delta)|^2; D^-1 delta takes the place of delta. */
+static double far_variance(const ridge_rank *r, const query_tile *t, int query, double e) {
+  double sum = e;
+  for (int64_t i = 0; i < r->rows; i++) {
+    const double delta = t->delta[i];
+    t->delta[i] *= r->weights[i];
+    sum -= delta * t->delta[i];
+  }
   for (int s = 0; s < r->rank; s++) {
     const double *inner = r->inner + (ptrdiff_t)s * r->most;
-    t->products[s] = (ridge_rank_dot(r->factor + s * r->rows, t->kernels, r->rows) - ridge_rank_dot(inner, t->products, s)) / inner[s];
+    const double own = t->w[s * HARK_RIDGE_TILE + query] - ridge_rank_dot(r->factor + s * r->rows, t->delta, r->rows);
+    t->products[s] = (own - ridge_rank_dot(inner, t->products, s)) / inner[s];
     sum += t->products[s] * t->products[s];
   }
-  *variance = hark_larger(1 - explained + sum, 0);
-  return true;
+  return hark_larger(sum, 0);
 }
 
 static bool read_queries(const ridge_tiles *h, int64_t row, int count, const query_tile *t) {
@@ -406,6 +469,17 @@ static bool read_queries(const ridge_tiles *h, int64_t row, int count, const que
     return false;
   }
   return true;
+}
+
+/* w' beta of the query in lane `query`. */
+static double combine_lane(const query_tile *t, int query, const double *beta, int rank) {
+  double sum = 0;
+  for (int s = 0; s < rank; s++) sum += t->w[s * HARK_RIDGE_TILE + query] * beta[s];
+  return sum;
+}
+
+static float *out_of(const ridge_tiles *h, int64_t row) {
+  return ridge_row(&h->run->args->out, h->sequence, h->head, h->sequence->query_row + row);
 }
 
 /* Results of queries [row, row + count); trouble is in the record. */
@@ -421,11 +495,21 @@ static void low_tile(const ridge_tiles *h, int64_t row, int count) {
   for (int lane = 0; lane < count && varies; lane += RIDGE_RANK_LANES) add_explained(h, &t, lane, variance);
   for (int64_t c = 0; c < h->desc->value_dim; c++) {
     for (int lane = 0; lane < count; lane += RIDGE_RANK_LANES) combine(h, &t, lane, c, y);
-    for (int q = 0; q < count; q++)
-      if (left[q] <= r->farthest && !store_out(h, row + q, c, y[q])) return;
+    for (int q = 0; q < count; q++) out_of(h, row + q)[c] = (float)y[q];
   }
-  for (int q = 0; q < count; q++)
-    if (left[q] > r->farthest && !far_query(h, &t, row + q, q, varies ? &variance[q] : NULL)) return;
+  for (int q = 0; q < count; q++) {
+    if (left[q] > r->out_farthest) {
+      find_delta(h, &t, q);
+      for (int64_t c = 0; c < h->desc->value_dim; c++) {
+        const double near = combine_lane(&t, q, r->beta + c * r->most, r->rank);
+        out_of(h, row + q)[c] = (float)(near + ridge_rank_dot(t.delta, r->alpha + c * r->rows, r->rows));
+      }
+      if (varies && left[q] > r->farthest) variance[q] = far_variance(r, &t, q, left[q]);
+    }
+    if (hark_rows_finite(out_of(h, row + q), 0, 1, (int)h->desc->value_dim)) continue;
+    hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_RESULT, h->sequence->query_row + row + q, 0);
+    return;
+  }
   for (int q = 0; q < count && varies; q++) ridge_statistic(h, to, row)[q] = (float)variance[q];
 }
 

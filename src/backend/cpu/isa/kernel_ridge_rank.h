@@ -43,17 +43,7 @@ HARK_SIMD double ridge_rank_dot(const double *a, const double *b, int64_t count)
   return all;
 }
 
-/* x <- (C C')^-1 x */
-static inline void ridge_rank_solve(const ridge_rank *r, double *x) {
-  for (int i = 0; i < r->rank; i++) {
-    const double *row = r->inner + (ptrdiff_t)i * r->most;
-    x[i] = (x[i] - ridge_rank_dot(row, x, i)) / row[i];
-  }
-  for (int i = r->rank - 1; i >= 0; i--) {
-    const double *row = r->inner + (ptrdiff_t)i * r->most;
-    x[i] /= row[i];
-    for (int j = 0; j < i; j++) x[j] -= row[j] * x[i];
-  }
-}
+/* x <- M^-1 x over all keys, with one step of refinement. t: room for `rank` numbers. */
+void HARK_ISA(hark_cpu_ridge_rank_solve)(const ridge_rank *r, double *x, double *t);
 
 #endif

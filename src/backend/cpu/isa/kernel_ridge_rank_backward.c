@@ -1,6 +1,6 @@
 /* kernel_ridge_rank_backward.c - gradients of full kernel ridge attention without a factor (kernel_ridge_rank.c), in f64.
  *
- *     Z = L' D^-1,  t = (C C')^-1 Z x,  M^-1 x = D^-1 x - Z' t,   M^-1 = D^-1 - G' G with G = C^-1 Z
+ *     M^-1 = D^-1 - G' G,  G = C^-1 L' D^-1
  *     a_n = M^-1 kappa(K, q_n),  dalpha = kappa(K, Q) dY,  F = M^-1 dalpha + alpha diag(e),  dV = F + alpha diag(e)
  *     dkappa(k_i, q_n) = alpha_i dY_n' - 2 g_n a_in
  *     dM = sum of g_n a_n a_n' - (F alpha' + alpha F') / 2 + b M^-1
@@ -67,8 +67,6 @@ static void begin(ridge_tiles *h, gradients *g) {
   memset(r->left, 0, (size_t)r->rows * sizeof(double)); /* from here on the diagonal of dM */
   for (int64_t row = 0; row < h->sequence->query_count && given->type != HARK_NONE; row++)
     g->b += (double)ridge_statistic(h, given, 0)[row];
-  for (int s = 0; s < r->rank; s++) /* L' becomes Z */
-    for (int64_t i = 0; i < r->rows; i++) r->factor[s * r->rows + i] *= r->weights[i];
 }
 
 /* The kernels of the ROWS rows in g->x and all keys. */
@@ -117,27 +115,6 @@ HARK_SIMD_NOINLINE void give_rows(gradients *g, const bool keys, double part) {
 }
 
 /* ---- queries ---- */
-
-/* x <- M^-1 x over all keys, with Z in the place of L'. */
-HARK_SIMD_NOINLINE void solve(const gradients *g, double *x) {
-  const ridge_rank *r = &g->h->low;
-  for (int s = 0; s < r->rank; s++) g->t[s] = ridge_rank_dot(r->factor + s * r->rows, x, r->rows);
-  ridge_rank_solve(r, g->t);
-  for (int64_t j = 0; j < r->rows; j += RIDGE_RANK_LANES) {
-    vd sums[RIDGE_RANK_VECTORS];
-    HARK_UNROLL
-    for (int v = 0; v < RIDGE_RANK_VECTORS; v++)
-      sums[v] = vd_load(r->weights + j + v * HARK_WIDE_LANES) * vd_load(x + j + v * HARK_WIDE_LANES);
-    for (int s = 0; s < r->rank; s++) {
-      const vd weight = vd_set(-g->t[s]);
-      HARK_UNROLL
-      for (int v = 0; v < RIDGE_RANK_VECTORS; v++)
-        sums[v] = vd_fma(weight, vd_load(r->factor + s * r->rows + j + v * HARK_WIDE_LANES), sums[v]);
-    }
-    HARK_UNROLL
-    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) vd_store(x + j + v * HARK_WIDE_LANES, sums[v]);
-  }
-}
 
 /* dalpha += kappa(K, Q) dY of ROWS queries, whose dY begin at `dout`; then ds in place of the kernels. outer: a of the first of them, whose
  * gains are `gains`; or NULL. */
@@ -195,7 +172,7 @@ static void give_queries(gradients *g, int64_t row, int count) {
       memcpy(outer, g->ds, (size_t)(ROWS * r->rows) * sizeof(double));
       for (int q = 0; q < ROWS; q++) {
         gains[q] = q < rows ? (double)ridge_statistic(h, dvariance, row + first)[q] : 0;
-        solve(g, outer + q * r->rows);
+        HARK_ISA(hark_cpu_ridge_rank_solve)(r, outer + q * r->rows, g->t);
       }
       g->count += ROWS;
     }
@@ -252,7 +229,7 @@ HARK_SIMD_NOINLINE void weigh_keys(const gradients *g, const double *matrix) {
   for (int64_t j = 0; j < count; j += HARK_WIDE_LANES) vd_store(g->ds + j, vd_set(2) * vd_load(g->ds + j) * vd_load(matrix + j));
 }
 
-/* G in place of Z. */
+/* G in place of L'. */
 HARK_SIMD_NOINLINE void find_root(const ridge_rank *r) {
   for (int s = 0; s < r->rank; s++) {
     double *to = r->factor + s * r->rows;
@@ -261,7 +238,8 @@ HARK_SIMD_NOINLINE void find_root(const ridge_rank *r) {
     for (int64_t j = 0; j < r->rows; j += RIDGE_RANK_LANES) {
       vd x[RIDGE_RANK_VECTORS];
       HARK_UNROLL
-      for (int v = 0; v < RIDGE_RANK_VECTORS; v++) x[v] = vd_load(to + j + v * HARK_WIDE_LANES);
+      for (int v = 0; v < RIDGE_RANK_VECTORS; v++)
+        x[v] = vd_load(to + j + v * HARK_WIDE_LANES) * vd_load(r->weights + j + v * HARK_WIDE_LANES);
       for (int t = 0; t < s; t++) {
         const vd weight = vd_set(-row[t]);
         HARK_UNROLL
@@ -317,7 +295,7 @@ static void solve_values(const gradients *g) {
     const double *alpha = r->alpha + c * r->rows;
     for (int64_t row = 0; row < h->sequence->query_count && given->type != HARK_NONE; row++)
       e += (double)ridge_row(given, h->sequence, h->head, h->sequence->query_row + row)[c];
-    solve(g, f);
+    HARK_ISA(hark_cpu_ridge_rank_solve)(r, f, g->t);
     for (int64_t i = 0; i < r->rows; i++) {
       f[i] += e * alpha[i];
       h->dvalues[i * h->dvp + c] = (float)(f[i] + e * alpha[i]);

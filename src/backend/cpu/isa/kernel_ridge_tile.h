@@ -47,19 +47,23 @@ typedef struct ridge_apart {
 
 /* A kernel of the keys of low numerical rank (kernel_ridge_rank.c): K = L L' + E, M = L L' + D, C C' = I + L' D^-1 L. */
 typedef struct ridge_rank {
-  int rank, most;       /* columns of L; 0: there is a factor instead */
-  int64_t rows;         /* keys, padded to whole tiles */
-  double *keys;         /* [d][rows]: keys over sigma sqrt 2 */
-  double *weights;      /* [rows]: 1 / D, 0 for padded and masked keys */
-  double *left;         /* [rows]: the diagonal of E */
-  double *factor;       /* L', [rank][rows] */
-  double *inner;        /* C, [rank][most] */
-  double *pivot_keys;   /* [rank][d] */
-  double *pivot_factor; /* rows of L at the pivots, [rank][most] */
-  double *alpha, *beta; /* M^-1 V, [dv][rows]; L' M^-1 V, [dv][most] */
-  double *quadratic;    /* V' M^-1 V of each column, [dv] */
-  double determinant;   /* log det M */
-  double farthest;      /* kappa(q, q) - |w|^2 of a query that is near enough to the keys for L' M^-1 kappa(K, q) to come from w */
+  int rank, most;      /* columns of L; 0: the kernel has no low rank, and there is a factor */
+  int64_t rows;        /* keys, padded to whole tiles */
+  double *keys;        /* [d][rows]: keys over sigma sqrt 2 */
+  double *diagonal;    /* [rows]: D */
+  double *weights;     /* [rows]: 1 / D, 0 for padded and masked keys */
+  double *left;        /* [rows]: the diagonal of E; at the end of the backward, of dM */
+  double *factor;      /* L', [rank][rows]; at the end of the backward, G */
+  double *inner;       /* C, [rank][most] */
+  double *pivot_keys;  /* [rank][d] */
+  double *pivot_rows;  /* rows of L at the pivots, [rank][most] */
+  double *alpha;       /* M^-1 V, [dv][rows] */
+  double *beta;        /* L' M^-1 V, [dv][most] */
+  double *quadratic;   /* V' M^-1 V of each column, [dv] */
+  double *scratch;     /* [2][rows] */
+  double determinant;  /* log det M */
+  double out_farthest; /* the largest kappa(q, q) - |w|^2 of a query for which its kernels with the pivots are enough for out, and */
+  double farthest;     /* for its variance */
 } ridge_rank;
 
 /* The memory of one worker and its contents. Arrays that a plan does not need are NULL. */
@@ -165,7 +169,8 @@ void HARK_ISA(hark_cpu_ridge_factorise)(const ridge_tiles *h);
  * h->low, with rank 0 if there is none; the second stores all results of the head. */
 void HARK_ISA(hark_cpu_ridge_find_rank)(ridge_tiles *h);
 void HARK_ISA(hark_cpu_ridge_low_forward)(ridge_tiles *h);
-/* The same for the backward (kernel_ridge_rank_backward.c): true if its memory is enough for the call; gradients of the head. */
+/* The same for the backward (kernel_ridge_rank_backward.c): true if there is enough memory, and with dvariance not more queries than keys;
+ * gradients of the head. */
 bool HARK_ISA(hark_cpu_ridge_low_fits)(const ridge_tiles *h);
 void HARK_ISA(hark_cpu_ridge_low_backward)(ridge_tiles *h, bool first, double *partial);
 
