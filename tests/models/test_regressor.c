@@ -572,6 +572,21 @@ static void gradients_are_those_of_differences(void **state) {
   assert_true(checked > 300);
 }
 
+/* Logarithms that move far learn at the rate of kernels, which train.positional_rate multiplies. */
+static void priors_learn_at_the_rate_of_kernels(void **state) {
+  fixture f;
+  int fast = 0;
+  open_classes(&f, *state);
+  for (int32_t p = 0; p < f.network->parameters.count; p++) {
+    const hark_parameter *parameter = &f.network->parameters.list[p];
+    const bool logarithms = strcmp(parameter->name, "head.prior") == 0 || strcmp(parameter->name, "head.class_scale") == 0;
+    assert_int_equal(parameter->spec.rate, logarithms ? HARK_RATE_POSITIONAL : HARK_RATE_PLAIN);
+    fast += logarithms;
+  }
+  assert_int_equal(fast, 2);
+  close_network(&f);
+}
+
 static void configurations_are_refused(void **state) {
   hark_context *context = *state;
   hark_network *network = NULL;
@@ -607,13 +622,10 @@ static int close_context(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)
   const struct CMUnitTest tests[] = {
-      TEST(predictions_are_the_definition),
-      TEST(logits_of_classes_are_the_definition),
-      TEST(targets_of_zero_have_no_evidence),
-      TEST(tables_and_queries_do_not_see_each_other),
-      TEST(the_order_of_the_context_has_no_effect),
-      TEST(gradients_are_those_of_differences),
-      TEST(configurations_are_refused),
+      TEST(predictions_are_the_definition),         TEST(logits_of_classes_are_the_definition),
+      TEST(targets_of_zero_have_no_evidence),       TEST(tables_and_queries_do_not_see_each_other),
+      TEST(the_order_of_the_context_has_no_effect), TEST(gradients_are_those_of_differences),
+      TEST(priors_learn_at_the_rate_of_kernels),    TEST(configurations_are_refused),
   };
 #undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);
