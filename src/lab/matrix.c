@@ -9,8 +9,8 @@
 
 /* ---- products ---- */
 
-/* Every element is one sum over `inner` in its order, so that the bits are the same on every machine: vectors go over columns, and products
- * are rounded before they are added. */
+/* Every element is one sum over `inner` in its order, and vectors go over columns. So the bits are those of plain loops, and the same with
+ * all vectors, unless products and sums are fused. */
 #define ROWS 4    /* of out in registers, with COLUMNS */
 #define COLUMNS 8 /* or 4, 2, 1 */
 #define CHUNK 64  /* rows of out, and of `inner`, between two copies of a part of b */

@@ -53,11 +53,15 @@ static const struct {
   bool errs;
 } high[] = {
     {{"cme:B1,H1,L70,S500,D2,V2,rbf,ridge=0.1", 0.4, 1}, true}, /* too many columns */
-    {{"cme:B1,H1,L70,S500,D2,V2,rbf,ridge=0.5", 0.1, 1}, false},          {{"cme:B1,H1,L70,S500,D16,V2,rbf,ridge=0.5", 0.75, 1}, false},
+    {{"cme:B1,H1,L70,S500,D2,V2,rbf,ridge=0.5", 0.1, 1}, false},
+    {{"cme:B1,H1,L70,S500,D16,V2,rbf,ridge=0.5", 0.75, 1}, false},
     {{"cme:B1,H1,L70,S255,D1,V2,rbf,ridge=0.1", 0.75, 1}, true},          /* too few keys */
     {{"cme:B1,H1,L70,S260,D60,V3,rbf,ridge=0.5", 20, 1}, false},          /* no memory for so many features */
     {{"cme:B1,H1,L70,S300,D1,V2,rbf,kernel,ridge=0.5", 0.75, 1}, false},  /* a positional kernel */
     {{"cme:B1,H1,L300,S300,D1,V2,rbf,causal,ridge=0.5", 0.75, 1}, false}, /* a system for each query */
+    /* only the backward */
+    {{"cme:B1,H1,L600,S500,D1,V1,rbf,dvariance,ridge=0.1", 0.75, 1}, true},   /* more queries than keys */
+    {{"cme:B1,H1,L60,S500,D1,V24,rbf,determinant,ridge=0.1", 0.75, 1}, true}, /* too many features */
 };
 #define FACTOR_ROUNDINGS 20000
 
