@@ -12,6 +12,8 @@ the scales, as `hark data make regression-tasks` makes them. For each number n o
     hark      hark predict
     linear, mean   Bayesian linear regression; mean and deviation of the context
 
+For hark, also the mean difference of its nats from known and bayes, table by table, with its standard error.
+
 real: tables that scikit-learn and statsmodels contain: numbers (diabetes; engel, star98, fair of statsmodels) by --run, classes
 (breast_cancer, wine, digits; anes96) by --classes-run. Nine tenths of the rows, at most --context, are the context, and up to --queries of
 the others the queries, the same for all predictors. Peers: Gaussian process with optimised hyperparameters (constant * RBF; for numbers
@@ -157,7 +159,12 @@ def truth(options):
                 sums["linear"].add(target, *linear(x[:n, None], y[:n], asked[:, None]))
                 sums["mean"].add(target, np.full(QUERIES, y[:n].mean()), np.full(QUERIES, y[:n].std() * math.sqrt(1 + 1 / n)))
             for predictor, one in sums.items():
-                print(json.dumps({"rows": n, "predictor": predictor, "tables": options.tables, **one.result()}), flush=True)
+                line = {"rows": n, "predictor": predictor, "tables": options.tables, **one.result()}
+                for other in ("known", "bayes") if predictor == "hark" else ():
+                    above = np.array(one.loss) - np.array(sums[other].loss)
+                    line[f"above_{other}"] = round(float(above.mean()), 4)
+                    line[f"above_{other}_error"] = round(float(above.std(ddof=1) / math.sqrt(len(above))), 4)
+                print(json.dumps(line), flush=True)
 
 
 def by_gpytorch(options, x, y, queries):

@@ -149,7 +149,8 @@ static const hark_option options[] = {
      "learning rate at the end of schedules cosine and linear; below 0: a tenth of learning_rate", "train.schedule cosine|linear"},
     {"train.positional_rate", "positional-rate", HARK_OPTION_FLOAT, AT(train.positional_rate), "30", "[0, inf)", TRAIN, NULL,
      "factor of the learning rate for the parameters of the positional kernel, for learned ridges and sigmas, and for the "
-     "prior of a regressor; most of them are trained as logarithms; 0: these parameters keep their initial values",
+     "prior and the scales of classes of a regressor; most of them are trained as logarithms; 0: these parameters keep their initial "
+     "values",
      "model.positional given or model.attention.ridge_learned true or model.attention.sigma_learned true or model.architecture regressor"},
     {"train.rotary_rate", NULL, HARK_OPTION_FLOAT, AT(train.rotary_rate), "1", "[0, inf)", TRAIN, NULL,
      "factor of the learning rate for learned rotary rates; 0: these rates keep their initial values", "model.rotary.learned !none"},

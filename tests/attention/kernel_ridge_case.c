@@ -616,3 +616,19 @@ void ridge_results_free(ridge_results *results) {
   for (int a = 0; a < RIDGE_ARRAYS; a++) free(results->array[a]);
   memset(results, 0, sizeof *results);
 }
+
+void ridge_assert_same_bits(const attention_machine *machine, ridge_problem *p, size_t count, const int64_t *threads) {
+  ridge_results one, many;
+  p->threads = 1;
+  if (!ridge_run_on(machine, p, &one)) return;
+  assert_int_equal(one.status, HARK_OK);
+  for (size_t n = 0; n < count; n++) {
+    p->threads = threads[n];
+    assert_true(ridge_run_on(machine, p, &many));
+    for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++)
+      if (one.array[a] != NULL && memcmp(one.array[a], many.array[a], (size_t)ridge_count_of(p, (ridge_array)a) * sizeof(double)) != 0)
+        fail_msg("%s on %s: other bits of %s with %d threads", p->text, machine->name, ridge_array_names[a], (int)threads[n]);
+    ridge_results_free(&many);
+  }
+  ridge_results_free(&one);
+}

@@ -81,6 +81,8 @@ hark_attention_desc ridge_problem_desc(const ridge_problem *problem, hark_type t
 /* Forward and backward; without a backward after a failure. False when the machine is not there. */
 bool ridge_run_on(const attention_machine *machine, const ridge_problem *problem, ridge_results *out);
 void ridge_results_free(ridge_results *results);
+/* Runs the problem with one thread, and with each of these numbers: results and gradients must be the same bits. */
+void ridge_assert_same_bits(const attention_machine *machine, ridge_problem *problem, size_t count, const int64_t *threads);
 
 /* out and the statistics of rows from the definition: for every query the system of the keys that it sees, by elimination with pivoting.
  * bound: how far a result may be away in units of the roundoff. */

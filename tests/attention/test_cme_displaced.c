@@ -225,21 +225,9 @@ static void test_threads(void **state) {
     for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++)
       for (int m = 0; m < attention_machine_count; m++) {
         ridge_problem p;
-        ridge_results one, many;
         ridge_problem_make(texts[t], &p);
         displace(&p, ways[w], 300);
-        p.threads = 1;
-        if (ridge_run_on(&attention_machines[m], &p, &one)) {
-          for (size_t n = 0; n < sizeof threads / sizeof threads[0]; n++) {
-            p.threads = threads[n];
-            assert_true(ridge_run_on(&attention_machines[m], &p, &many));
-            for (int array = RIDGE_OUT; array < RIDGE_ARRAYS; array++)
-              if (one.array[array] != NULL)
-                assert_memory_equal(one.array[array], many.array[array], (size_t)ridge_count_of(&p, (ridge_array)array) * sizeof(double));
-            ridge_results_free(&many);
-          }
-          ridge_results_free(&one);
-        }
+        ridge_assert_same_bits(&attention_machines[m], &p, sizeof threads / sizeof threads[0], threads);
         ridge_problem_free(&p);
       }
 }

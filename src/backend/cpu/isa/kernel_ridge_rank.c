@@ -7,8 +7,8 @@
  *
  * D is lambda and the noise of the keys. L has columns of the Cholesky factor of K with pivots P, the largest E_ii / D_ii first, until s,
  * the sum of all E_ii / D_ii, is small. s bounds the 2-norm of D^-1/2 E D^-1/2, which is the relative error of M, and the error of
- * log det M. If too many columns are needed (part_of), or seem to be, there is no L, and M is factored. So it is if some D is very small:
- * then D^-1 (V - L (..)) would lose all digits. Those that it usually loses come back by one step of refinement.
+ * log det M. If too many columns are needed (part_of), or seem to be, there is no L, and M is factored. M is also factored if some D is
+ * very small, because D^-1 (V - L beta) would lose all digits. One step of refinement restores the digits that are lost otherwise.
  *
  * kappa(K, q) = L w + delta with |delta_i|^2 <= E_ii e, e = kappa(q, q) - |w|^2. Without delta, y is wrong by at most
  * sqrt(e s V' M^-1 V), and var by at most 2 sqrt(e s) + e s. For queries with a larger e, delta comes from the kernels of all keys:
@@ -24,7 +24,7 @@
 #define GOAL 0x1p-23           /* of the sum of E_ii / D_ii; the smaller it is, the farther away a query may be */
 #define TOLERANCE 0x1p-20      /* of the sum, if the goal is not reached */
 #define ROUNDING 0x1p-50       /* E_ii below that is rounding error */
-#define LEAST_DIAGONAL 0x1p-26 /* of D */
+#define LEAST_DIAGONAL 0x1p-24 /* of D */
 #define CHECKS 8               /* of progress, while the number of columns grows to the most */
 #define ERROR 0x1p-22          /* of y over the largest |V|, and of var, without delta */
 
@@ -36,7 +36,7 @@ static double *carve(double **memory, int64_t count) {
   return at;
 }
 
-/* Columns of L at most: keys / this. With more, a factor takes no longer; longer rows of L do not fit into a core's cache. */
+/* Columns of L at most: keys / this. With more, a factor takes no longer. With many keys, L does not fit into the cache of a core. */
 static int64_t part_of(int64_t keys) { return keys <= 1024 ? 6 : 10; }
 
 /* Doubles for L with so many columns, and for a tile of queries. */
@@ -112,8 +112,8 @@ static bool read_keys(const ridge_tiles *h) {
       const float *from = h->key_places.given + first * d + c * HARK_RIDGE_TILE;
       double *to = r->keys + c * r->rows + first;
       for (int i = 0; i < HARK_RIDGE_TILE; i++) {
-        const double x = gain * h->key_places.lengths[first + i] * (double)from[i];
-        to[i] = h->seen[first + i] != 0 ? x : 0;
+        const bool seen = h->seen[first + i] != 0;
+        to[i] = seen ? gain * h->key_places.lengths[first + i] * (double)from[i] : 0;
       }
     }
   return true;
@@ -182,10 +182,10 @@ static void keep_pivot(const ridge_tiles *h, int64_t pivot) {
 }
 
 /* True if the most columns are likely to be enough. With `count` of them, the logarithm of the sum has fallen to sums[count] from its first
- * value; it falls like a power of the count, at least in proportion, which the last half of the columns shows. The fewer columns there are,
- * the less the estimate must reach: over keys of 1 to 16 dimensions, no kernel of low rank was given up. */
+ * value. It falls at least in proportion to the count, or like a power of it, which the last half of the columns shows. With fewer columns,
+ * the estimate must reach less. A kernel that needs nearly the most columns may be given up. */
 static bool is_promising(const double *sums, int count, int most) {
-  const double done = sums[0] - sums[count], half = sums[0] - sums[count / 2], goal = sums[0] - log(GOAL);
+  const double done = sums[0] - sums[count], half = sums[0] - sums[count / 2], goal = sums[0] - log(TOLERANCE);
   const double power = half > 0 ? fmin(fmax(log2(done / half), 1), 2.5) : 2.5, left = (double)most / count;
   return done * pow(left, power) >= (1.1 - 0.11 * left) * goal;
 }
@@ -198,9 +198,9 @@ static bool find_columns(ridge_tiles *h, double *sums, double *sum) {
   sums[0] = log(left.sum);
   while (left.sum > GOAL) {
     if (hark_cancel_now(h->memory->context)) return false;
-    if (r->rank > 0 && r->rank % check == 0 && !is_promising(sums, r->rank, r->most)) return false;
     const int64_t pivot = find_pivot(r, left.largest);
     if (r->rank == r->most || r->left[pivot] < ROUNDING) break;
+    if (r->rank > 0 && r->rank % check == 0 && !is_promising(sums, r->rank, r->most)) return false;
     left = take_pivot(h, pivot);
     keep_pivot(h, pivot);
     sums[++r->rank] = log(left.sum);
@@ -353,6 +353,22 @@ void HARK_ISA(hark_cpu_ridge_find_rank)(ridge_tiles *h) {
 
 /* ---- queries ---- */
 
+/* Element s of a solve with a triangle, whose row s is `row`, for RIDGE_RANK_LANES queries. x: that element of the right side; `to`
+ * [rank][64]: has the elements before it, and receives it. */
+HARK_SIMD void solve_lanes(const double *row, int s, double *to, vd *x) {
+  const vd over = vd_set(1 / row[s]);
+  for (int j = 0; j < s; j++) {
+    const vd weight = vd_set(-row[j]);
+    HARK_UNROLL
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) x[v] = vd_fma(weight, vd_load(to + j * HARK_RIDGE_TILE + v * HARK_WIDE_LANES), x[v]);
+  }
+  HARK_UNROLL
+  for (int v = 0; v < RIDGE_RANK_VECTORS; v++) {
+    x[v] = x[v] * over;
+    vd_store(to + s * HARK_RIDGE_TILE + v * HARK_WIDE_LANES, x[v]);
+  }
+}
+
 /* w = L_P^-1 kappa(P, q) for RIDGE_RANK_LANES queries; left[lane]: kappa(q, q) - |w|^2. */
 HARK_SIMD_NOINLINE void project(const ridge_tiles *h, const query_tile *t, int lane, double *left) {
   const ridge_rank *r = &h->low;
@@ -361,22 +377,11 @@ HARK_SIMD_NOINLINE void project(const ridge_tiles *h, const query_tile *t, int l
   HARK_UNROLL
   for (int v = 0; v < RIDGE_RANK_VECTORS; v++) squares[v] = vd_set(1);
   for (int s = 0; s < r->rank; s++) {
-    const double *row = r->pivot_rows + (ptrdiff_t)s * r->most;
-    const vd over = vd_set(1 / row[s]);
     vd x[RIDGE_RANK_VECTORS];
     ridge_rank_kernels(d, r->pivot_keys + s * d, 1, t->lanes + lane, HARK_RIDGE_TILE, x);
-    for (int j = 0; j < s; j++) {
-      const vd weight = vd_set(-row[j]);
-      HARK_UNROLL
-      for (int v = 0; v < RIDGE_RANK_VECTORS; v++)
-        x[v] = vd_fma(weight, vd_load(t->w + j * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES), x[v]);
-    }
+    solve_lanes(r->pivot_rows + (ptrdiff_t)s * r->most, s, t->w + lane, x);
     HARK_UNROLL
-    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) {
-      x[v] = x[v] * over;
-      vd_store(t->w + s * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES, x[v]);
-      squares[v] = squares[v] - x[v] * x[v];
-    }
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) squares[v] = squares[v] - x[v] * x[v];
   }
   HARK_UNROLL
   for (int v = 0; v < RIDGE_RANK_VECTORS; v++) vd_store(left + lane + v * HARK_WIDE_LANES, vd_max(squares[v], vd_set(0)));
@@ -389,23 +394,12 @@ HARK_SIMD_NOINLINE void add_explained(const ridge_tiles *h, const query_tile *t,
   HARK_UNROLL
   for (int v = 0; v < RIDGE_RANK_VECTORS; v++) squares[v] = vd_load(variance + lane + v * HARK_WIDE_LANES);
   for (int s = 0; s < r->rank; s++) {
-    const double *row = r->inner + (ptrdiff_t)s * r->most;
-    const vd over = vd_set(1 / row[s]);
     vd x[RIDGE_RANK_VECTORS];
     HARK_UNROLL
     for (int v = 0; v < RIDGE_RANK_VECTORS; v++) x[v] = vd_load(t->w + s * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES);
-    for (int j = 0; j < s; j++) {
-      const vd weight = vd_set(-row[j]);
-      HARK_UNROLL
-      for (int v = 0; v < RIDGE_RANK_VECTORS; v++)
-        x[v] = vd_fma(weight, vd_load(t->u + j * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES), x[v]);
-    }
+    solve_lanes(r->inner + (ptrdiff_t)s * r->most, s, t->u + lane, x);
     HARK_UNROLL
-    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) {
-      x[v] = x[v] * over;
-      vd_store(t->u + s * HARK_RIDGE_TILE + lane + v * HARK_WIDE_LANES, x[v]);
-      squares[v] = vd_fma(x[v], x[v], squares[v]);
-    }
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) squares[v] = vd_fma(x[v], x[v], squares[v]);
   }
   HARK_UNROLL
   for (int v = 0; v < RIDGE_RANK_VECTORS; v++) vd_store(variance + lane + v * HARK_WIDE_LANES, squares[v]);

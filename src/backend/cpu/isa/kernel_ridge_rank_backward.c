@@ -9,7 +9,7 @@
  * for two keys. Gradients of rows are sums of ds times differences of rows, those of sigma sums of ds times squared distances. Nothing of
  * n x n numbers is stored: only those of four rows and all keys. dM is a sum of products of rows: `rank` rows of G, one row for each query
  * with dvariance (if there are many, a part of them at a time), and two for each feature of the values. Cost in multiply-adds: n^2 times
- * their number, and n^2 3 d; n (2 rank + 4 d) for a query. Source: docs/mathematics/kernel-ridge.md.
+ * their number, and n^2 3 d; n (6 rank + 4 d) for a query. Source: docs/mathematics/kernel-ridge.md.
  */
 #include "core/cancel.h"
 #include "kernel_ridge_rank.h"

@@ -169,7 +169,8 @@ void HARK_ISA(hark_cpu_ridge_factorise)(const ridge_tiles *h);
  * h->low, with rank 0 if there is none; the second stores all results of the head. */
 void HARK_ISA(hark_cpu_ridge_find_rank)(ridge_tiles *h);
 void HARK_ISA(hark_cpu_ridge_low_forward)(ridge_tiles *h);
-/* The same for the backward (kernel_ridge_rank_backward.c): true if there is enough memory, and with dvariance not more queries than keys;
+/* The same for the backward (kernel_ridge_rank_backward.c): true if it is not causal, there is enough memory for its features, and with
+ * dvariance there are not more queries than keys;
  * gradients of the head. */
 bool HARK_ISA(hark_cpu_ridge_low_fits)(const ridge_tiles *h);
 void HARK_ISA(hark_cpu_ridge_low_backward)(ridge_tiles *h, bool first, double *partial);
