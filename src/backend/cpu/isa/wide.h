@@ -54,8 +54,9 @@ HARK_SIMD vd vd_max(vd a, vd b) {
 #elif defined(HARK_SIMD_NEON)
   return (vd)vmaxq_f64((float64x2_t)a, (float64x2_t)b);
 #elif HARK_WIDE_LANES > 1
-  vd larger;
-  for (int i = 0; i < HARK_WIDE_LANES; i++) larger[i] = a[i] > b[i] ? a[i] : b[i];
+  vd larger = b;
+  for (int i = 0; i < HARK_WIDE_LANES; i++)
+    if (a[i] > b[i]) larger[i] = a[i];
   return larger;
 #else
   return a > b ? a : b;
