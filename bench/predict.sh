@@ -1,8 +1,7 @@
 #!/bin/sh
 # What predictions of a regressor cost (docs/notes/kernel-ridge.md): predict.sh BUILD [ROWS...], after make build. Milliseconds, least and
 # median, for 1 and 200 queries and each number of context rows (100, 300, 1000, 3000), with 4 and with 8 processes; two layers of width 64,
-# one input. Models of one step: the weights change the cost
-# only by the ranks of the kernels. THREADS: number of threads (all cores).
+# one input. Models of one step: the weights change the cost only by the ranks of the kernels. THREADS: number of threads (all cores).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=${1:-build}

@@ -119,16 +119,10 @@ static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
 /* The statistics of a plan that iterates; out has been stored. */
 static void store_iterated(ridge_tiles *h) {
   const hark_attention_args *args = h->run->args;
-  const int64_t queries = h->sequence->query_count;
-  const double gain = exp(-h->is.shift);
-  for (int64_t row = 0; row < queries && args->quadratic.type != HARK_NONE; row++)
-    for (int64_t c = 0; c < h->desc->value_dim; c++)
-      ridge_row(&args->quadratic, h->sequence, h->head, h->sequence->query_row + row)[c] = (float)(gain * h->products[c]);
+  ridge_store_quadratics(h, h->products);
   if (args->variance.type != HARK_NONE && !HARK_ISA(hark_cpu_ridge_iterate_variances)(h)) return;
   if (args->log_determinant.type == HARK_NONE) return;
-  const double determinant = HARK_ISA(hark_cpu_ridge_iterate_determinant)(h);
-  float *out = ridge_statistic(h, &args->log_determinant, 0);
-  for (int64_t row = 0; row < queries; row++) out[row] = (float)determinant;
+  ridge_store_determinant(h, HARK_ISA(hark_cpu_ridge_iterate_determinant)(h));
 }
 
 /* 2 sum of log U_ii over the keys that a row sees, one more row after the other. Kernels were divided by e^shift. */

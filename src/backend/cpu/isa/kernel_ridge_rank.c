@@ -30,12 +30,6 @@
 
 /* ---- memory ---- */
 
-static double *carve(double **memory, int64_t count) {
-  double *at = *memory;
-  *memory += hark_align_up((size_t)count * sizeof(double)) / sizeof(double);
-  return at;
-}
-
 /* Columns of L at most: keys / this. With more, a factor takes no longer. With many keys, L does not fit into the cache of a core. */
 static int64_t part_of(int64_t keys) { return keys <= 1024 ? 6 : 10; }
 
@@ -58,18 +52,18 @@ static bool carve_rank(ridge_tiles *h) {
   *r = (ridge_rank){.most = (int)most, .rows = rows};
   if (most < LEAST_COLUMNS || (h->panel != NULL && query_doubles_of(h, most) > rows * HARK_RIDGE_TILE / 2)) return false;
   double *memory = (double *)(void *)h->factor;
-  r->keys = carve(&memory, d * rows);
-  r->diagonal = carve(&memory, rows);
-  r->weights = carve(&memory, rows);
-  r->left = carve(&memory, rows);
-  r->factor = carve(&memory, most * rows);
-  r->inner = carve(&memory, most * most);
-  r->pivot_keys = carve(&memory, most * d);
-  r->pivot_rows = carve(&memory, most * most);
-  r->alpha = carve(&memory, dv * rows);
-  r->beta = carve(&memory, dv * most);
-  r->quadratic = carve(&memory, dv);
-  r->scratch = carve(&memory, 2 * rows);
+  r->keys = ridge_rank_carve(&memory, d * rows);
+  r->diagonal = ridge_rank_carve(&memory, rows);
+  r->weights = ridge_rank_carve(&memory, rows);
+  r->left = ridge_rank_carve(&memory, rows);
+  r->factor = ridge_rank_carve(&memory, most * rows);
+  r->inner = ridge_rank_carve(&memory, most * most);
+  r->pivot_keys = ridge_rank_carve(&memory, most * d);
+  r->pivot_rows = ridge_rank_carve(&memory, most * most);
+  r->alpha = ridge_rank_carve(&memory, dv * rows);
+  r->beta = ridge_rank_carve(&memory, dv * most);
+  r->quadratic = ridge_rank_carve(&memory, dv);
+  r->scratch = ridge_rank_carve(&memory, 2 * rows);
   return true;
 }
 
@@ -84,11 +78,11 @@ typedef struct query_tile {
 static query_tile carve_queries(const ridge_tiles *h) {
   double *memory = (double *)(void *)h->panel;
   query_tile t;
-  t.lanes = carve(&memory, h->desc->head_dim * HARK_RIDGE_TILE);
-  t.w = carve(&memory, (int64_t)h->low.rank * HARK_RIDGE_TILE);
-  t.u = carve(&memory, (int64_t)h->low.rank * HARK_RIDGE_TILE);
-  t.delta = carve(&memory, h->low.rows);
-  t.products = carve(&memory, h->low.rank);
+  t.lanes = ridge_rank_carve(&memory, h->desc->head_dim * HARK_RIDGE_TILE);
+  t.w = ridge_rank_carve(&memory, (int64_t)h->low.rank * HARK_RIDGE_TILE);
+  t.u = ridge_rank_carve(&memory, (int64_t)h->low.rank * HARK_RIDGE_TILE);
+  t.delta = ridge_rank_carve(&memory, h->low.rows);
+  t.products = ridge_rank_carve(&memory, h->low.rank);
   return t;
 }
 
@@ -144,12 +138,7 @@ HARK_SIMD_NOINLINE remainder_of take_pivot(const ridge_tiles *h, int64_t pivot) 
   for (int64_t i = 0; i < r->rows; i += RIDGE_RANK_LANES) {
     vd x[RIDGE_RANK_VECTORS];
     ridge_rank_kernels(d, r->keys + pivot, r->rows, r->keys + i, r->rows, x);
-    for (int t = 0; t < r->rank; t++) {
-      const double *row = r->factor + t * r->rows;
-      const vd weight = vd_set(-row[pivot]);
-      HARK_UNROLL
-      for (int v = 0; v < RIDGE_RANK_VECTORS; v++) x[v] = vd_fma(weight, vd_load(row + i + v * HARK_WIDE_LANES), x[v]);
-    }
+    ridge_rank_less(r->rank, r->factor + pivot, r->rows, r->factor + i, r->rows, x);
     HARK_UNROLL
     for (int v = 0; v < RIDGE_RANK_VECTORS; v++) {
       const int64_t at = i + v * HARK_WIDE_LANES;
@@ -262,12 +251,7 @@ HARK_SIMD_NOINLINE void solve_once(const ridge_rank *r, double *x, double *t) {
     vd sums[RIDGE_RANK_VECTORS];
     HARK_UNROLL
     for (int v = 0; v < RIDGE_RANK_VECTORS; v++) sums[v] = vd_set(0);
-    for (int s = 0; s < r->rank; s++) {
-      const vd weight = vd_set(-t[s]);
-      HARK_UNROLL
-      for (int v = 0; v < RIDGE_RANK_VECTORS; v++)
-        sums[v] = vd_fma(weight, vd_load(r->factor + s * r->rows + i + v * HARK_WIDE_LANES), sums[v]);
-    }
+    ridge_rank_less(r->rank, t, 1, r->factor + i, r->rows, sums);
     HARK_UNROLL
     for (int v = 0; v < RIDGE_RANK_VECTORS; v++) {
       const int64_t at = i + v * HARK_WIDE_LANES;
@@ -286,12 +270,7 @@ HARK_SIMD_NOINLINE void find_residual(const ridge_rank *r, const double *b, cons
       const int64_t at = i + v * HARK_WIDE_LANES;
       sums[v] = vd_fma(-vd_load(r->diagonal + at), vd_load(x + at), vd_load(b + at));
     }
-    for (int s = 0; s < r->rank; s++) {
-      const vd weight = vd_set(-t[s]);
-      HARK_UNROLL
-      for (int v = 0; v < RIDGE_RANK_VECTORS; v++)
-        sums[v] = vd_fma(weight, vd_load(r->factor + s * r->rows + i + v * HARK_WIDE_LANES), sums[v]);
-    }
+    ridge_rank_less(r->rank, t, 1, r->factor + i, r->rows, sums);
     HARK_UNROLL
     for (int v = 0; v < RIDGE_RANK_VECTORS; v++) vd_store(to + i + v * HARK_WIDE_LANES, sums[v]);
   }
@@ -357,11 +336,7 @@ void HARK_ISA(hark_cpu_ridge_find_rank)(ridge_tiles *h) {
  * [rank][64]: has the elements before it, and receives it. */
 HARK_SIMD void solve_lanes(const double *row, int s, double *to, vd *x) {
   const vd over = vd_set(1 / row[s]);
-  for (int j = 0; j < s; j++) {
-    const vd weight = vd_set(-row[j]);
-    HARK_UNROLL
-    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) x[v] = vd_fma(weight, vd_load(to + j * HARK_RIDGE_TILE + v * HARK_WIDE_LANES), x[v]);
-  }
+  ridge_rank_less(s, row, 1, to, HARK_RIDGE_TILE, x);
   HARK_UNROLL
   for (int v = 0; v < RIDGE_RANK_VECTORS; v++) {
     x[v] = x[v] * over;
@@ -427,11 +402,7 @@ HARK_SIMD_NOINLINE void find_delta(const ridge_tiles *h, const query_tile *t, in
   for (int64_t i = 0; i < r->rows; i += RIDGE_RANK_LANES) {
     vd x[RIDGE_RANK_VECTORS];
     ridge_rank_kernels(h->desc->head_dim, t->lanes + query, HARK_RIDGE_TILE, r->keys + i, r->rows, x);
-    for (int s = 0; s < r->rank; s++) {
-      const vd weight = vd_set(-t->w[s * HARK_RIDGE_TILE + query]);
-      HARK_UNROLL
-      for (int v = 0; v < RIDGE_RANK_VECTORS; v++) x[v] = vd_fma(weight, vd_load(r->factor + s * r->rows + i + v * HARK_WIDE_LANES), x[v]);
-    }
+    ridge_rank_less(r->rank, t->w + query, HARK_RIDGE_TILE, r->factor + i, r->rows, x);
     HARK_UNROLL
     for (int v = 0; v < RIDGE_RANK_VECTORS; v++) vd_store(t->delta + i + v * HARK_WIDE_LANES, x[v]);
   }
@@ -517,12 +488,7 @@ static void low_part(void *data, int64_t index, int worker) {
 }
 
 void HARK_ISA(hark_cpu_ridge_low_forward)(ridge_tiles *h) {
-  const hark_attention_args *args = h->run->args;
-  const int64_t queries = h->sequence->query_count;
-  for (int64_t row = 0; row < queries && args->log_determinant.type != HARK_NONE; row++)
-    ridge_statistic(h, &args->log_determinant, 0)[row] = (float)h->low.determinant;
-  for (int64_t row = 0; row < queries && args->quadratic.type != HARK_NONE; row++)
-    for (int64_t c = 0; c < h->desc->value_dim; c++)
-      ridge_row(&args->quadratic, h->sequence, h->head, h->sequence->query_row + row)[c] = (float)h->low.quadratic[c];
-  ridge_run(h, hark_ceil_div(queries, HARK_RIDGE_TILE), low_part, h);
+  if (h->run->args->log_determinant.type != HARK_NONE) ridge_store_determinant(h, h->low.determinant);
+  ridge_store_quadratics(h, h->low.quadratic);
+  ridge_run(h, hark_ceil_div(h->sequence->query_count, HARK_RIDGE_TILE), low_part, h);
 }

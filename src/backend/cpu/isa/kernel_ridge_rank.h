@@ -8,6 +8,12 @@
 #define RIDGE_RANK_VECTORS 4 /* of lanes in registers */
 #define RIDGE_RANK_LANES (RIDGE_RANK_VECTORS * HARK_WIDE_LANES)
 
+static inline double *ridge_rank_carve(double **memory, int64_t count) {
+  double *at = *memory;
+  *memory += hark_align_up((size_t)count * sizeof(double)) / sizeof(double);
+  return at;
+}
+
 /* A row over sigma sqrt 2, every `step` numbers; false if a number is not finite. */
 static inline bool ridge_rank_row(const ridge_tiles *h, const float *from, int64_t step, double *to) {
   double squares = 0, gain = sqrt(h->is.scale / 2);
@@ -32,6 +38,15 @@ HARK_SIMD void ridge_rank_kernels(int64_t d, const double *x, int64_t step, cons
   }
   HARK_UNROLL
   for (int v = 0; v < RIDGE_RANK_VECTORS; v++) out[v] = vd_exp(-sums[v]);
+}
+
+/* x -= sum over s < count of weights[s step] times row s of `rows`, RIDGE_RANK_LANES numbers of each. */
+HARK_SIMD void ridge_rank_less(int count, const double *weights, int64_t step, const double *rows, int64_t row, vd *x) {
+  for (int s = 0; s < count; s++) {
+    const vd weight = vd_set(-weights[s * step]);
+    HARK_UNROLL
+    for (int v = 0; v < RIDGE_RANK_VECTORS; v++) x[v] = vd_fma(weight, vd_load(rows + s * row + v * HARK_WIDE_LANES), x[v]);
+  }
 }
 
 HARK_SIMD double ridge_rank_dot(const double *a, const double *b, int64_t count) {

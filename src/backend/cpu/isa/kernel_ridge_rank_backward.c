@@ -40,27 +40,21 @@ bool HARK_ISA(hark_cpu_ridge_low_fits)(const ridge_tiles *h) {
   return d <= MOST_FEATURES && dv <= MOST_VALUES && (h->run->args->dvariance.type == HARK_NONE || h->sequence->query_count <= h->visible);
 }
 
-static double *carve(double **memory, int64_t count) {
-  double *at = *memory;
-  *memory += hark_align_up((size_t)count * sizeof(double)) / sizeof(double);
-  return at;
-}
-
 static void begin(ridge_tiles *h, gradients *g) {
   const ridge_rank *r = &h->low;
   const hark_tensor *given = &h->run->args->dlog_determinant;
   const int64_t d = h->desc->head_dim, dv = h->desc->value_dim;
   double *memory = (double *)(void *)h->kernels;
   *g = (gradients){.h = h, .most = h->matrix != NULL ? (h->tiles + 1) * HARK_RIDGE_TILE / 4 : 0};
-  g->ds = carve(&memory, ROWS * r->rows);
-  g->matrix = carve(&memory, ROWS * r->rows);
-  g->dalpha = carve(&memory, dv * r->rows);
+  g->ds = ridge_rank_carve(&memory, ROWS * r->rows);
+  g->matrix = ridge_rank_carve(&memory, ROWS * r->rows);
+  g->dalpha = ridge_rank_carve(&memory, dv * r->rows);
   if (h->pair != NULL) memory = (double *)(void *)h->pair;
-  g->dkeys = carve(&memory, d * r->rows);
-  g->t = carve(&memory, r->rank);
-  g->gains = carve(&memory, g->most);
-  g->x = carve(&memory, ROWS * d);
-  g->dx = carve(&memory, ROWS * d);
+  g->dkeys = ridge_rank_carve(&memory, d * r->rows);
+  g->t = ridge_rank_carve(&memory, r->rank);
+  g->gains = ridge_rank_carve(&memory, g->most);
+  g->x = ridge_rank_carve(&memory, ROWS * d);
+  g->dx = ridge_rank_carve(&memory, ROWS * d);
   g->outer = (double *)(void *)h->matrix;
   memset(g->dalpha, 0, (size_t)(dv * r->rows) * sizeof(double));
   memset(g->dkeys, 0, (size_t)(d * r->rows) * sizeof(double));
@@ -185,14 +179,14 @@ static void give_queries(gradients *g, int64_t row, int count) {
 
 /* ---- dM ---- */
 
-/* Adds `gain` times products of rows left[s] and right[s], at ROWS keys from i on and all keys, to x [ROWS][rows]. gains: another factor
- * for every s, or NULL. */
+/* A part of dM: `gain` times the sum of left[s]' right[s], with another factor gains[s] unless that is NULL. */
 typedef struct outer_rows {
   const double *left, *right, *gains;
   double gain;
   int64_t count;
 } outer_rows;
 
+/* x [ROWS][rows] += ROWS rows of it, from key i on. */
 HARK_SIMD_NOINLINE void add_products(const ridge_rank *r, const outer_rows *of, int64_t i, double *x) {
   for (int64_t j = 0; j < r->rows; j += VECTORS * HARK_WIDE_LANES) {
     vd sums[ROWS][VECTORS];
@@ -223,10 +217,10 @@ HARK_SIMD_NOINLINE void add_products(const ridge_rank *r, const outer_rows *of, 
   }
 }
 
-/* ds = 2 dM kappa of the ROWS keys in g->x, with dM in `matrix`. */
-HARK_SIMD_NOINLINE void weigh_keys(const gradients *g, const double *matrix) {
+/* ds = 2 dM kappa of the ROWS keys in g->x. */
+HARK_SIMD_NOINLINE void weigh_keys(const gradients *g) {
   const int64_t count = ROWS * g->h->low.rows;
-  for (int64_t j = 0; j < count; j += HARK_WIDE_LANES) vd_store(g->ds + j, vd_set(2) * vd_load(g->ds + j) * vd_load(matrix + j));
+  for (int64_t j = 0; j < count; j += HARK_WIDE_LANES) vd_store(g->ds + j, vd_set(2) * vd_load(g->ds + j) * vd_load(g->matrix + j));
 }
 
 /* G in place of L'. */
@@ -240,12 +234,7 @@ HARK_SIMD_NOINLINE void find_root(const ridge_rank *r) {
       HARK_UNROLL
       for (int v = 0; v < RIDGE_RANK_VECTORS; v++)
         x[v] = vd_load(to + j + v * HARK_WIDE_LANES) * vd_load(r->weights + j + v * HARK_WIDE_LANES);
-      for (int t = 0; t < s; t++) {
-        const vd weight = vd_set(-row[t]);
-        HARK_UNROLL
-        for (int v = 0; v < RIDGE_RANK_VECTORS; v++)
-          x[v] = vd_fma(weight, vd_load(r->factor + t * r->rows + j + v * HARK_WIDE_LANES), x[v]);
-      }
+      ridge_rank_less(s, row, 1, r->factor + j, r->rows, x);
       HARK_UNROLL
       for (int v = 0; v < RIDGE_RANK_VECTORS; v++) vd_store(to + j + v * HARK_WIDE_LANES, x[v] * over);
     }
@@ -275,7 +264,7 @@ static void give_matrix(gradients *g, bool last) {
     for (int p = 0; p < count; p++) add_products(r, &parts[p], i, matrix);
     for (int row = 0; row < ROWS; row++) r->left[i + row] += matrix[row * r->rows + i + row] + (last ? g->b * r->weights[i + row] : 0);
     fill_kernels(g);
-    weigh_keys(g, matrix);
+    weigh_keys(g);
     give_rows(g, false, 0.5);
     for (int row = 0; row < ROWS; row++)
       for (int64_t c = 0; c < d; c++) g->dkeys[c * r->rows + i + row] += g->dx[row * d + c];

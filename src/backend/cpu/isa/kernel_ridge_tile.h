@@ -288,4 +288,16 @@ static inline float *ridge_row(const hark_tensor *tensor, const hark_attention_s
   return (float *)tensor->data + s->item * tensor->stride[0] + head * tensor->stride[1] + row * tensor->stride[2];
 }
 
+/* Full attention: the same quadratic forms, if they are requested, and log-determinant in all rows. */
+static inline void ridge_store_quadratics(const ridge_tiles *h, const double *quadratic) {
+  const hark_tensor *to = &h->run->args->quadratic;
+  for (int64_t row = 0; row < h->sequence->query_count && to->type != HARK_NONE; row++)
+    for (int64_t c = 0; c < h->desc->value_dim; c++)
+      ridge_row(to, h->sequence, h->head, h->sequence->query_row + row)[c] = (float)(exp(-h->is.shift) * quadratic[c]);
+}
+static inline void ridge_store_determinant(const ridge_tiles *h, double determinant) {
+  float *to = ridge_statistic(h, &h->run->args->log_determinant, 0);
+  for (int64_t row = 0; row < h->sequence->query_count; row++) to[row] = (float)determinant;
+}
+
 #endif
