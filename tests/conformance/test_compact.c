@@ -120,8 +120,8 @@ static void compare_i8(const product *p) {
 
 static void integers_are_those_of_the_definition(void **state) {
   (void)state;
-  static const int64_t sizes[][3] = {{1, 1, 1},    {1, 5, 3},   {2, 3, 64},   {3, 7, 65},   {4, 4, 127},
-                                     {5, 33, 200}, {17, 9, 31}, {66, 6, 130}, {1, 300, 512}};
+  static const int64_t sizes[][3] = {{1, 1, 1},  {1, 5, 3},   {2, 3, 64},   {3, 7, 65},  {4, 4, 127},  {8, 11, 96},
+                                     {9, 6, 40}, {13, 9, 33}, {5, 33, 200}, {17, 9, 31}, {66, 6, 130}, {1, 300, 512}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     const int64_t rows = sizes[i][0], outputs = sizes[i][1], length = sizes[i][2];
     float *x = room((size_t)(rows * length), sizeof *x), *numbers = room((size_t)(outputs * length), sizeof *numbers),

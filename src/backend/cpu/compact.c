@@ -1,6 +1,6 @@
 /* compact.c - the kernel of the record linear_compact: y = x W^T + b with W of bf16, f16 or i8.
  *
- * Few rows of x: W is read once, in the order of memory, in pieces of columns of y. Many rows: of a matrix of halves, a part is widened
+ * Few rows of x: W is read once, in pieces of columns of y. Many rows: of a matrix of halves, a part is widened
  * into the workspace and multiplied as f32; integers are multiplied as they are, in pieces of rows and columns. Pieces depend on sizes
  * alone.
  */
@@ -11,8 +11,8 @@
 
 enum { INPUT_X, INPUT_WEIGHT, INPUT_SCALE, INPUT_BIAS };
 
-#define PIECE_BYTES (128 << 10)       /* of the matrix */
 #define OPERATIONS_A_NANOSECOND 200.0 /* of one thread */
+#define WIDENED_A_NANOSECOND 8.0      /* numbers */
 
 typedef struct compact_work {
   hark_context *context;
@@ -39,8 +39,7 @@ static compact_work work_of(hark_context *context, const hark_call *call) {
                     .rows = hark_tensor_count(&call->outputs[0]) / weight->shape[0],
                     .outputs = weight->shape[0],
                     .inputs = weight->shape[1]};
-  const int64_t bytes = (int64_t)hark_type_bytes(weight->type) * hark_max(w.inputs, 1);
-  w.columns = hark_max(4, PIECE_BYTES / bytes / 4 * 4);
+  w.columns = hark_cpu_few_rows_piece(w.outputs, w.inputs * (int64_t)hark_type_bytes(weight->type));
   w.pieces = hark_ceil_div(w.outputs, w.columns);
   if (weight->type == HARK_I8) w.q = (int8_t *)(w.s + w.rows);
   return w;
@@ -73,14 +72,14 @@ static void few_rows_piece(void *data, int64_t index, int worker) {
 static void widen_row(void *data, int64_t index, int worker) {
   (void)worker;
   const compact_work *w = data;
-  hark_compact_widen(w->weight->type, weight_row(w, w->first + index), w->inputs, 1, w->panel + index * w->inputs);
+  hark_cpu_isa_of(w->context)->widen_halves(w->weight->type, weight_row(w, w->first + index), w->inputs, w->panel + index * w->inputs);
 }
 
 static void many_rows(compact_work *w) {
   const int64_t panel = hark_compact_panel_rows(w->outputs, w->inputs);
   for (w->first = 0; w->first < w->outputs; w->first += panel) {
     const int64_t columns = hark_min(panel, w->outputs - w->first);
-    hark_parallel_for_work(w->context, columns, (double)(columns * w->inputs), widen_row, w);
+    hark_parallel_for_work(w->context, columns, (double)(columns * w->inputs) / WIDENED_A_NANOSECOND, widen_row, w);
     const hark_cpu_products product = {.product = {.transpose_b = true,
                                                    .m = w->rows,
                                                    .n = columns,

@@ -31,7 +31,7 @@
 
 /* From this many rows on, packing the other matrix is worth its cost. */
 #define FEW_ROWS 16
-#define FEW_ROWS_BYTES (128 << 10) /* of the matrix, per piece */
+#define FEW_ROWS_BYTES (256 << 10) /* of the matrix, per piece: two streams (isa/few_rows.c) that are long enough to be recognised */
 
 typedef struct grid {
   const hark_cpu_products *products;
@@ -66,6 +66,12 @@ static void share(const hark_cpu_isa *isa, const hark_cpu_products *products, in
     *rows = (*rows + 1) / 2;
 }
 
+int64_t hark_cpu_few_rows_piece(int64_t rows, int64_t row_bytes) {
+  const int64_t most = hark_max(4, FEW_ROWS_BYTES / hark_max(row_bytes, 1));
+  const int64_t pieces = rows <= most ? 1 : round_up(hark_ceil_div(rows, most), 2);
+  return round_up(hark_ceil_div(rows, pieces), 2);
+}
+
 static void cut(const hark_context *context, const hark_cpu_products *products, grid *out) {
   const hark_cpu_isa *isa = hark_cpu_isa_of(context);
   const hark_cpu_product *p = &products->product;
@@ -78,7 +84,7 @@ static void cut(const hark_context *context, const hark_cpu_products *products, 
                   p->row_sums == NULL;
   if (out->few_rows) {
     out->rows = p->m;
-    out->columns = hark_max(4, FEW_ROWS_BYTES / (int64_t)sizeof(float) / hark_max(p->k, 1) / 4 * 4);
+    out->columns = hark_cpu_few_rows_piece(n, p->k * (int64_t)sizeof(float));
   } else {
     int64_t rows = hark_min(p->m, PIECE_ROWS), columns = hark_min(n, PIECE_COLUMNS);
     while (products->batch * hark_ceil_div(p->m, rows) * hark_ceil_div(n, columns) < PIECES && rows * columns >= 2 * PIECE_ELEMENTS) {

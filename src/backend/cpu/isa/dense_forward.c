@@ -226,7 +226,9 @@ static void visit_tile(const hark_dense_tile *tile, forward_state *state, const 
                          .diagonal = hark_dense_diagonal(tile),
                          .top = state->top,
                          .sum = state->sum};
+  const bool few = tile->queries <= HARK_FEW_QUERIES && call->arithmetic == HARK_ADD_NUMBERS;
   const int next = (int)hark_min(HARK_TILE_KEYS, keys_left - tile->keys);
+  if (few && first) scores.ahead[2] = (hark_product_ahead){value, value_stride, tile->keys, call->value_dim};
   if (next > 0) {
     scores.ahead[0] = (hark_product_ahead){key + tile->keys * key_stride, key_stride, next, call->head_dim};
     scores.ahead[1] = (hark_product_ahead){value + tile->keys * value_stride, value_stride, next, call->value_dim};
@@ -245,7 +247,6 @@ static void visit_tile(const hark_dense_tile *tile, forward_state *state, const 
                       .rows = call->value_dim,
                       .end = tile->keys,
                       .factor = state->factor};
-  const bool few = tile->queries <= HARK_FEW_QUERIES && call->arithmetic == HARK_ADD_NUMBERS;
   int pair_limits[HARK_TILE_VECTORS];
   if (call->contextual) { /* whose gates see the products alone */
     scores.start = state->zero;

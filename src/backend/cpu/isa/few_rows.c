@@ -1,17 +1,19 @@
-/* few_rows.c - C = A B^T + 1 bias^T for few rows of A: inner products that read B once, in the order of memory.
+/* few_rows.c - C = A B^T + 1 bias^T for few rows of A: inner products that read B once, as two or four streams.
  *
  * A [m, k], B [n, k] of f32, bf16 or f16, C [m, n]. One step of generation is m = 1: 2 n k operations for 4 n k bytes (2 n k for halves),
- * so memory limits the speed. Each inner product has its partial sums in lanes, which are added in the order of a tree: one order whatever
- * m is. Halves become f32 in registers, exactly.
+ * so memory limits the speed. The first and the second half of B's rows are read side by side, each from its beginning to its end: the
+ * processor recognises such streams and fetches what comes next. (Of four neighbouring rows it does not: they were read at half the speed,
+ * and with prefetch instructions at four fifths.) From m = ROWS_A on, the arithmetic takes as long as the reads: then there are four
+ * streams, whose next rows are fetched meanwhile. Each inner product has its partial sums in lanes, which are added in the order of a tree:
+ * one order whatever m is. Halves become f32 in registers, exactly.
  */
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/simd.h"
 #include "core/half.h"
 
-#define ROWS_B 4                /* rows of B at a time */
-#define ROWS_A 4                /* rows of A against them */
-#define LINE 64                 /* bytes that one prefetch reads */
-#define FETCH_AHEAD (16 * 1024) /* bytes: distance of prefetched reads */
+#define ROWS_A 4  /* rows of A at a time */
+#define STREAMS 4 /* rows of B against them, at most */
+#define LINE 64   /* bytes that one prefetch reads */
 
 /* HARK_LANES numbers of B. */
 HARK_SIMD vf load(const hark_type type, const char *from) {
@@ -46,78 +48,96 @@ HARK_SIMD vf load_part(const hark_type type, const char *from, int count) {
   return load(type, (const char *)halves);
 }
 
-/* Adds the products of the HARK_LANES numbers from p on of each row. */
-HARK_SIMD void add_products(const hark_type type, const int rows, const int columns, int64_t lda, const float *a, int64_t stride,
-                            const char *b, int64_t p, vf sum[ROWS_A][ROWS_B]) {
+/* Adds the products of the `count` numbers from p on of each row: HARK_LANES, or fewer at the end. */
+HARK_SIMD void add_products(const hark_type type, const int rows, const int streams, int64_t lda, const float *a, int64_t apart,
+                            const char *b, int64_t p, int count, vf sum[ROWS_A][STREAMS]) {
   const int64_t bytes = type == HARK_F32 ? (int64_t)sizeof(float) : (int64_t)sizeof(uint16_t);
-  vf right[ROWS_B];
+  vf right[STREAMS];
   HARK_UNROLL
-  for (int j = 0; j < columns; j++) right[j] = load(type, b + j * stride + p * bytes);
+  for (int j = 0; j < streams; j++) {
+    const char *from = b + j * apart + p * bytes;
+    right[j] = count == HARK_LANES ? load(type, from) : load_part(type, from, count);
+  }
   HARK_UNROLL
   for (int i = 0; i < rows; i++) {
-    const vf left = vf_load(a + i * lda + p);
+    const vf left = count == HARK_LANES ? vf_load(a + i * lda + p) : vf_load_part(a + i * lda + p, count);
     HARK_UNROLL
-    for (int j = 0; j < columns; j++) sum[i][j] = vf_fma(left, right[j], sum[i][j]);
+    for (int j = 0; j < streams; j++) sum[i][j] = vf_fma(left, right[j], sum[i][j]);
   }
 }
 
-/* C[0..rows, 0..columns] for the given constant numbers of rows of A and B. */
-HARK_SIMD void inner_products(const hark_type type, const int rows, const int columns, const hark_cpu_product *x, const char *matrix,
-                              int64_t row, int64_t column) {
-  vf sum[ROWS_A][ROWS_B];
+/* C[row .. row + rows, column + j apart] for the given constant numbers of rows and of streams j. Of the streams [first, end) it fetches
+ * the rows that are multiplied next. */
+HARK_SIMD void inner_products(const hark_type type, const int rows, const int streams, const int first, const int end,
+                              const hark_cpu_product *x, const char *matrix, int64_t row, int64_t column, int64_t apart) {
+  vf sum[ROWS_A][STREAMS];
   HARK_UNROLL
   for (int i = 0; i < rows; i++) {
     HARK_UNROLL
-    for (int j = 0; j < columns; j++) sum[i][j] = vf_zero();
+    for (int j = 0; j < streams; j++) sum[i][j] = vf_zero();
   }
   const int64_t bytes = type == HARK_F32 ? (int64_t)sizeof(float) : (int64_t)sizeof(uint16_t), stride = x->ldb * bytes;
   const float *a = x->a + row * x->lda;
   const char *b = matrix + column * stride;
-  const char *next = b + FETCH_AHEAD;
   int64_t p = 0;
   HARK_ROLLED
-  for (; p + LINE / bytes <= x->k; p += LINE / bytes) {
+  for (; p + 2 * HARK_LANES <= x->k; p += 2 * HARK_LANES) {
     HARK_UNROLL
-    for (int j = 0; j < columns; j++) HARK_PREFETCH(next + j * LINE); /* in the order of memory, where rows follow each other */
-    next += columns * LINE;
-    HARK_UNROLL
-    for (int v = 0; v < LINE / bytes / HARK_LANES; v++) add_products(type, rows, columns, x->lda, a, stride, b, p + v * HARK_LANES, sum);
-  }
-  for (; p + HARK_LANES <= x->k; p += HARK_LANES) add_products(type, rows, columns, x->lda, a, stride, b, p, sum);
-  if (p < x->k) {
-    const int rest = (int)(x->k - p);
-    HARK_UNROLL
-    for (int i = 0; i < rows; i++) {
-      const vf left = vf_load_part(a + i * x->lda + p, rest);
+    for (int j = first; j < end; j++) {
       HARK_UNROLL
-      for (int j = 0; j < columns; j++) sum[i][j] = vf_fma(left, load_part(type, b + j * stride + p * bytes, rest), sum[i][j]);
+      for (int line = 0; line < 2 * HARK_LANES * (int)bytes; line += LINE)
+        HARK_PREFETCH_FAR(b + (j * apart + 1) * stride + p * bytes + line);
     }
+    add_products(type, rows, streams, x->lda, a, apart * stride, b, p, HARK_LANES, sum);
+    add_products(type, rows, streams, x->lda, a, apart * stride, b, p + HARK_LANES, HARK_LANES, sum);
   }
+  if (p + HARK_LANES <= x->k) {
+    add_products(type, rows, streams, x->lda, a, apart * stride, b, p, HARK_LANES, sum);
+    p += HARK_LANES;
+  }
+  if (p < x->k) add_products(type, rows, streams, x->lda, a, apart * stride, b, p, (int)(x->k - p), sum);
   HARK_UNROLL
   for (int i = 0; i < rows; i++) {
     HARK_UNROLL
-    for (int j = 0; j < columns; j++) {
-      const float bias = x->bias != NULL ? x->bias[column + j] : 0;
-      x->c[(row + i) * x->ldc + column + j] = vf_sum(sum[i][j]) + bias;
+    for (int j = 0; j < streams; j++) {
+      const int64_t at = column + j * apart;
+      x->c[(row + i) * x->ldc + at] = vf_sum(sum[i][j]) + (x->bias != NULL ? x->bias[at] : 0);
     }
   }
 }
 
-/* All rows of A against `columns` rows of B. */
-HARK_SIMD void all_rows(const hark_type type, const int columns, const hark_cpu_product *x, const char *matrix, int64_t column) {
+/* All rows of A against one row of each stream. */
+HARK_SIMD void all_rows(const hark_type type, const int streams, const hark_cpu_product *x, const char *matrix, int64_t column,
+                        int64_t apart) {
   int64_t row = 0;
-  for (; row + ROWS_A <= x->m; row += ROWS_A) inner_products(type, ROWS_A, columns, x, matrix, row, column);
+  if (x->m >= 2 * ROWS_A) { /* each of two groups fetches for half of the streams, so that memory is busy all the time */
+    inner_products(type, ROWS_A, streams, 0, streams / 2, x, matrix, 0, column, apart);
+    inner_products(type, ROWS_A, streams, streams / 2, streams, x, matrix, ROWS_A, column, apart);
+    row = 2 * ROWS_A;
+  } else if (x->m >= ROWS_A) {
+    inner_products(type, ROWS_A, streams, 0, streams, x, matrix, 0, column, apart);
+    row = ROWS_A;
+  }
+  for (; row + ROWS_A <= x->m; row += ROWS_A) inner_products(type, ROWS_A, streams, 0, 0, x, matrix, row, column, apart);
   if (x->m - row >= 2) {
-    inner_products(type, 2, columns, x, matrix, row, column);
+    inner_products(type, 2, streams, 0, 0, x, matrix, row, column, apart);
     row += 2;
   }
-  if (x->m - row == 1) inner_products(type, 1, columns, x, matrix, row, column);
+  if (x->m - row == 1) inner_products(type, 1, streams, 0, 0, x, matrix, row, column, apart);
+}
+
+HARK_SIMD void all_streams(const hark_type type, const int streams, const hark_cpu_product *x, const char *matrix) {
+  const int64_t apart = x->n / streams;
+  int64_t column = 0;
+  for (; column < apart; column++) all_rows(type, streams, x, matrix, column, apart);
+  for (column = streams * apart; column < x->n; column++) all_rows(type, 1, x, matrix, column, 0);
 }
 
 HARK_SIMD void all(const hark_type type, const hark_cpu_product *x, const char *matrix) {
-  int64_t column = 0;
-  for (; column + ROWS_B <= x->n; column += ROWS_B) all_rows(type, ROWS_B, x, matrix, column);
-  for (; column < x->n; column++) all_rows(type, 1, x, matrix, column);
+  if (x->m < ROWS_A)
+    all_streams(type, 2, x, matrix);
+  else
+    all_streams(type, STREAMS, x, matrix);
 }
 
 void HARK_ISA(hark_cpu_few_rows)(const hark_cpu_product *x) { all(HARK_F32, x, (const char *)x->b); }
@@ -127,4 +147,11 @@ void HARK_ISA(hark_cpu_few_rows_halves)(const hark_cpu_product *x, hark_type typ
     all(HARK_BF16, x, (const char *)matrix);
   else
     all(HARK_F16, x, (const char *)matrix);
+}
+
+void HARK_ISA(hark_cpu_widen_halves)(hark_type type, const uint16_t *from, int64_t count, float *to) {
+  int64_t i = 0;
+  for (; i + HARK_LANES <= count; i += HARK_LANES)
+    vf_store(to + i, type == HARK_BF16 ? load(HARK_BF16, (const char *)(from + i)) : load(HARK_F16, (const char *)(from + i)));
+  if (i < count) hark_half_to_f32(type, from + i, count - i, to + i);
 }

@@ -13,6 +13,7 @@ size_t HARK_ISA(hark_cpu_bf16_product_scratch_bytes)(void);
 bool HARK_ISA(hark_cpu_has_bf16_dots)(void); /* in isas.c, compiled without this instruction set */
 double HARK_ISA(hark_cpu_peak_bf16_operations)(int64_t repetitions);
 void HARK_ISA(hark_cpu_few_rows_halves)(const hark_cpu_product *product, hark_type type, const uint16_t *b);
+void HARK_ISA(hark_cpu_widen_halves)(hark_type type, const uint16_t *from, int64_t count, float *to);
 void HARK_ISA(hark_cpu_product_i8)(const hark_cpu_product_i8 *product);
 void HARK_ISA(hark_cpu_product_i8_vnni)(const hark_cpu_product_i8 *product); /* defined with AVX-512 only */
 double HARK_ISA(hark_cpu_peak_operations)(int64_t repetitions);

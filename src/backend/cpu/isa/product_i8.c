@@ -7,9 +7,8 @@
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/simd.h"
 
-#define ROWS_W 4               /* rows of W at a time */
-#define ROWS_Q 4               /* rows of q against them */
-#define FETCH_AHEAD (8 * 1024) /* bytes: distance of prefetched reads */
+#define STREAMS 2 /* rows of W at a time, of both halves (few_rows.c) */
+#define ROWS_Q 4  /* rows of q against them */
 
 #if defined(HARK_SIMD_AVX512) || defined(HARK_SIMD_AVX2)
 #define STEP 16
@@ -47,48 +46,47 @@ HARK_SIMD sums add_products(sums sum, words q, words w) { return sum + q * w; }
 HARK_SIMD int32_t sums_total(sums sum) { return sum; }
 #endif
 
-/* C[0..rows, 0..columns] for the given constant numbers of rows of q and W. */
-HARK_SIMD void inner_products(const int rows, const int columns, const hark_cpu_product_i8 *x, int64_t row, int64_t column) {
-  sums sum[ROWS_Q][ROWS_W];
+/* C[row .. row + rows, column] and, of two streams, the same in column + half, for the given constant numbers of both. */
+HARK_SIMD void inner_products(const int rows, const int streams, const hark_cpu_product_i8 *x, int64_t row, int64_t column, int64_t half) {
+  sums sum[ROWS_Q][STREAMS];
   HARK_UNROLL
   for (int i = 0; i < rows; i++) {
     HARK_UNROLL
-    for (int j = 0; j < columns; j++) sum[i][j] = sums_zero();
+    for (int j = 0; j < streams; j++) sum[i][j] = sums_zero();
   }
   const int8_t *q = x->q + row * x->k, *w = x->w + column * x->k;
+  const int64_t apart = half * x->k;
   int64_t p = 0;
   HARK_ROLLED
   for (; p + STEP <= x->k; p += STEP) {
-    words right[ROWS_W];
+    words right[STREAMS];
     HARK_UNROLL
-    for (int j = 0; j < columns; j++) {
-      right[j] = load_words(w + j * x->k + p);
-      HARK_PREFETCH(w + j * x->k + p + FETCH_AHEAD);
-    }
+    for (int j = 0; j < streams; j++) right[j] = load_words(w + j * apart + p);
     HARK_UNROLL
     for (int i = 0; i < rows; i++) {
       const words left = load_words(q + i * x->k + p);
       HARK_UNROLL
-      for (int j = 0; j < columns; j++) sum[i][j] = add_products(sum[i][j], left, right[j]);
+      for (int j = 0; j < streams; j++) sum[i][j] = add_products(sum[i][j], left, right[j]);
     }
   }
   HARK_UNROLL
   for (int i = 0; i < rows; i++) {
     HARK_UNROLL
-    for (int j = 0; j < columns; j++) {
+    for (int j = 0; j < streams; j++) {
+      const int64_t at = column + j * half;
       int32_t total = sums_total(sum[i][j]);
-      for (int64_t r = p; r < x->k; r++) total += (int32_t)q[i * x->k + r] * (int32_t)w[j * x->k + r];
-      const float product = (float)(x->s[row + i] * (double)x->scale[column + j] * (double)total);
-      x->c[(row + i) * x->ldc + column + j] = x->bias != NULL ? product + x->bias[column + j] : product;
+      for (int64_t r = p; r < x->k; r++) total += (int32_t)q[i * x->k + r] * (int32_t)w[j * apart + r];
+      const float product = (float)(x->s[row + i] * (double)x->scale[at] * (double)total);
+      x->c[(row + i) * x->ldc + at] = x->bias != NULL ? product + x->bias[at] : product;
     }
   }
 }
 
-/* All rows of q against `columns` rows of W. */
-HARK_SIMD void all_rows(const int columns, const hark_cpu_product_i8 *x, int64_t column) {
+/* All rows of q against a row of W, and against the one of the second stream. */
+HARK_SIMD void all_rows(const int streams, const hark_cpu_product_i8 *x, int64_t column, int64_t half) {
   int64_t row = 0;
-  for (; row + ROWS_Q <= x->m; row += ROWS_Q) inner_products(ROWS_Q, columns, x, row, column);
-  for (; row < x->m; row++) inner_products(1, columns, x, row, column);
+  for (; row + ROWS_Q <= x->m; row += ROWS_Q) inner_products(ROWS_Q, streams, x, row, column, half);
+  for (; row < x->m; row++) inner_products(1, streams, x, row, column, half);
 }
 
 void HARK_ISA(hark_cpu_product_i8)(const hark_cpu_product_i8 *x) {
@@ -98,7 +96,7 @@ void HARK_ISA(hark_cpu_product_i8)(const hark_cpu_product_i8 *x) {
     return;
   }
 #endif
-  int64_t column = 0;
-  for (; column + ROWS_W <= x->n; column += ROWS_W) all_rows(ROWS_W, x, column);
-  for (; column < x->n; column++) all_rows(1, x, column);
+  const int64_t half = x->n / 2;
+  for (int64_t column = 0; column < half; column++) all_rows(STREAMS, x, column, half);
+  if (x->n % 2 != 0) all_rows(1, x, x->n - 1, 0);
 }

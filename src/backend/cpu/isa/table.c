@@ -61,6 +61,7 @@ const hark_cpu_isa HARK_ISA(hark_cpu_isa) = {
     .has_bf16_dots = HARK_ISA(hark_cpu_has_bf16_dots),
     .peak_bf16_operations = HARK_ISA(hark_cpu_peak_bf16_operations),
     .few_rows_halves = HARK_ISA(hark_cpu_few_rows_halves),
+    .widen_halves = HARK_ISA(hark_cpu_widen_halves),
     .product_i8 = HARK_ISA(hark_cpu_product_i8),
     .peak_operations = HARK_ISA(hark_cpu_peak_operations),
     .read_memory = HARK_ISA(hark_cpu_read_memory),
