@@ -120,8 +120,9 @@ static void compare_i8(const product *p) {
 
 static void integers_are_those_of_the_definition(void **state) {
   (void)state;
-  static const int64_t sizes[][3] = {{1, 1, 1},  {1, 5, 3},   {2, 3, 64},   {3, 7, 65},  {4, 4, 127},  {8, 11, 96},
-                                     {9, 6, 40}, {13, 9, 33}, {5, 33, 200}, {17, 9, 31}, {66, 6, 130}, {1, 300, 512}};
+  static const int64_t sizes[][3] = {{1, 1, 1},   {1, 5, 3},    {2, 3, 64},     {3, 7, 65},   {4, 4, 127},   {8, 11, 96}, {9, 6, 40},
+                                     {13, 9, 33}, {5, 33, 200}, {17, 9, 31},    {66, 6, 130}, {1, 300, 512}, {1, 2, 64},  {1, 3, 65},
+                                     {1, 6, 80},  {1, 43, 96},  {2, 531, 1031}, {6, 7, 40},   {15, 5, 70}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     const int64_t rows = sizes[i][0], outputs = sizes[i][1], length = sizes[i][2];
     float *x = room((size_t)(rows * length), sizeof *x), *numbers = room((size_t)(outputs * length), sizeof *numbers),
@@ -190,7 +191,7 @@ static void the_longest_sum_is_exact(void **state) {
 /* Of weights that are exact in a half: the bits of linear in f32, with few rows, and within the bound of a sum otherwise. */
 static void halves_are_widened_exactly(void **state) {
   (void)state;
-  static const int64_t sizes[][3] = {{1, 21, 70}, {3, 130, 67}, {8, 40, 512}, {40, 33, 129}};
+  static const int64_t sizes[][3] = {{1, 21, 70}, {3, 130, 67}, {8, 40, 512}, {40, 33, 129}, {4, 2, 40}, {9, 7, 100}, {13, 530, 256}};
   static const hark_type types[] = {HARK_BF16, HARK_F16};
   test_setup setups[TEST_MAX_SETUPS];
   const int count = test_setups(setups);

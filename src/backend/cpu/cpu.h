@@ -83,8 +83,8 @@ typedef struct hark_cpu_isa {
   double (*peak_bf16_operations)(int64_t repetitions); /* as peak_operations, of dot products; only with has_bf16_dots() */
   /* The same as few_rows with B of bf16 or f16 (b is not read), and the product with integers. */
   void (*few_rows_halves)(const hark_cpu_product *product, hark_type type, const uint16_t *b);
-  void (*widen_halves)(hark_type type, const uint16_t *from, int64_t count, float *to);
   void (*product_i8)(const hark_cpu_product_i8 *product);
+  void (*widen_halves)(hark_type type, const uint16_t *from, int64_t count, float *to); /* bf16 or f16 to f32, exactly */
   double (*peak_operations)(int64_t repetitions);          /* runs multiply-adds from registers; returns the operations done */
   double (*read_memory)(const float *data, int64_t count); /* sums the data, to measure reading bandwidth */
 } hark_cpu_isa;

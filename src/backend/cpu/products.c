@@ -31,7 +31,9 @@
 
 /* From this many rows on, packing the other matrix is worth its cost. */
 #define FEW_ROWS 16
-#define FEW_ROWS_BYTES (256 << 10) /* of the matrix, per piece: two streams (isa/few_rows.c) that are long enough to be recognised */
+/* Bytes of a piece of the matrix: streams that are long enough to be recognised (isa/few_rows.c); the least that is worth a piece. */
+#define FEW_ROWS_BYTES (256 << 10)
+#define FEW_ROWS_LEAST (64 << 10)
 
 typedef struct grid {
   const hark_cpu_products *products;
@@ -66,10 +68,11 @@ static void share(const hark_cpu_isa *isa, const hark_cpu_products *products, in
     *rows = (*rows + 1) / 2;
 }
 
-int64_t hark_cpu_few_rows_piece(int64_t rows, int64_t row_bytes) {
-  const int64_t most = hark_max(4, FEW_ROWS_BYTES / hark_max(row_bytes, 1));
-  const int64_t pieces = rows <= most ? 1 : round_up(hark_ceil_div(rows, most), 2);
-  return round_up(hark_ceil_div(rows, pieces), 2);
+int64_t hark_cpu_few_rows_piece(const hark_context *context, int64_t rows, int64_t row_bytes) {
+  const int64_t threads = hark_context_threads(context), bytes = rows * row_bytes;
+  if (threads == 1 || bytes < 2 * FEW_ROWS_LEAST) return rows;
+  const int64_t pieces = hark_max(hark_ceil_div(bytes, FEW_ROWS_BYTES), hark_min(2 * threads, bytes / FEW_ROWS_LEAST));
+  return round_up(hark_ceil_div(rows, round_up(pieces, threads)), 4);
 }
 
 static void cut(const hark_context *context, const hark_cpu_products *products, grid *out) {
@@ -84,7 +87,7 @@ static void cut(const hark_context *context, const hark_cpu_products *products, 
                   p->row_sums == NULL;
   if (out->few_rows) {
     out->rows = p->m;
-    out->columns = hark_cpu_few_rows_piece(n, p->k * (int64_t)sizeof(float));
+    out->columns = hark_cpu_few_rows_piece(context, n, p->k * (int64_t)sizeof(float));
   } else {
     int64_t rows = hark_min(p->m, PIECE_ROWS), columns = hark_min(n, PIECE_COLUMNS);
     while (products->batch * hark_ceil_div(p->m, rows) * hark_ceil_div(n, columns) < PIECES && rows * columns >= 2 * PIECE_ELEMENTS) {

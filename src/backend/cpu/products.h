@@ -15,8 +15,9 @@ typedef struct hark_cpu_products {
 /* Computes `count` of them, which must not depend on each other. */
 void hark_cpu_products_run(hark_context *context, const hark_cpu_products *products, int count);
 
-/* Rows of a matrix [rows, ...] in one piece of a product with few rows: an even number of pieces of at most about 256 KiB, of one size. */
-int64_t hark_cpu_few_rows_piece(int64_t rows, int64_t row_bytes);
+/* How many rows of a matrix a thread reads at a time in a product that reads it once: all with one thread, otherwise as many as make every
+ * thread read equally much, in pieces of about 64 to 256 KiB. No result depends on it. */
+int64_t hark_cpu_few_rows_piece(const hark_context *context, int64_t rows, int64_t row_bytes);
 
 /* Kernels of the records linear and matmul. */
 hark_kernel hark_cpu_linear_forward, hark_cpu_linear_backward, hark_cpu_matmul_forward, hark_cpu_matmul_backward;

@@ -2,8 +2,8 @@
  *
  * A [m, k], B [n, k] of f32, bf16 or f16, C [m, n]. One step of generation is m = 1: 2 n k operations for 4 n k bytes (2 n k for halves),
  * so memory limits the speed. The first and the second half of B's rows are read side by side, each from its beginning to its end: the
- * processor recognises such streams and fetches what comes next. (Of four neighbouring rows it does not: they were read at half the speed,
- * and with prefetch instructions at four fifths.) From m = ROWS_A on, the arithmetic takes as long as the reads: then there are four
+ * processor recognises such streams and fetches what comes next. (Four neighbouring rows were read at
+ * half of this speed on a Zen 4, and with prefetch instructions at four fifths: docs/notes/training.md.) From m = ROWS_A on, the arithmetic takes as long as the reads: then there are four
  * streams, whose next rows are fetched meanwhile. Each inner product has its partial sums in lanes, which are added in the order of a tree:
  * one order whatever m is. Halves become f32 in registers, exactly.
  */
@@ -11,9 +11,10 @@
 #include "backend/cpu/simd.h"
 #include "core/half.h"
 
-#define ROWS_A 4  /* rows of A at a time */
-#define STREAMS 4 /* rows of B against them, at most */
-#define LINE 64   /* bytes that one prefetch reads */
+#define ROWS_A 4                                   /* rows of A at a time */
+#define STREAMS 4                                  /* rows of B against them, at most */
+#define ONE_ROW_STREAMS (HARK_LANES == 16 ? 2 : 4) /* of fewer rows: short vectors need more sums that do not wait for each other */
+#define LINE 64                                    /* bytes that one prefetch reads */
 
 /* HARK_LANES numbers of B. */
 HARK_SIMD vf load(const hark_type type, const char *from) {
@@ -66,8 +67,8 @@ HARK_SIMD void add_products(const hark_type type, const int rows, const int stre
   }
 }
 
-/* C[row .. row + rows, column + j apart] for the given constant numbers of rows and of streams j. Of the streams [first, end) it fetches
- * the rows that are multiplied next. */
+/* C[row .. row + rows, column + j apart], j < streams, where `rows` and `streams` are constants. Of the streams [first, end) it fetches the
+ * rows that are multiplied next. */
 HARK_SIMD void inner_products(const hark_type type, const int rows, const int streams, const int first, const int end,
                               const hark_cpu_product *x, const char *matrix, int64_t row, int64_t column, int64_t apart) {
   vf sum[ROWS_A][STREAMS];
@@ -135,7 +136,7 @@ HARK_SIMD void all_streams(const hark_type type, const int streams, const hark_c
 
 HARK_SIMD void all(const hark_type type, const hark_cpu_product *x, const char *matrix) {
   if (x->m < ROWS_A)
-    all_streams(type, 2, x, matrix);
+    all_streams(type, ONE_ROW_STREAMS, x, matrix);
   else
     all_streams(type, STREAMS, x, matrix);
 }

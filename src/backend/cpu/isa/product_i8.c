@@ -7,7 +7,7 @@
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/simd.h"
 
-#define STREAMS 2 /* rows of W at a time, of both halves (few_rows.c) */
+#define STREAMS 4 /* rows of W at a time, which are n / 4 apart (few_rows.c) */
 #define ROWS_Q 4  /* rows of q against them */
 
 #if defined(HARK_SIMD_AVX512) || defined(HARK_SIMD_AVX2)
@@ -46,8 +46,8 @@ HARK_SIMD sums add_products(sums sum, words q, words w) { return sum + q * w; }
 HARK_SIMD int32_t sums_total(sums sum) { return sum; }
 #endif
 
-/* C[row .. row + rows, column] and, of two streams, the same in column + half, for the given constant numbers of both. */
-HARK_SIMD void inner_products(const int rows, const int streams, const hark_cpu_product_i8 *x, int64_t row, int64_t column, int64_t half) {
+/* C[row .. row + rows, column + j apart], j < streams, for the given constant numbers. */
+HARK_SIMD void inner_products(const int rows, const int streams, const hark_cpu_product_i8 *x, int64_t row, int64_t column, int64_t apart) {
   sums sum[ROWS_Q][STREAMS];
   HARK_UNROLL
   for (int i = 0; i < rows; i++) {
@@ -55,13 +55,13 @@ HARK_SIMD void inner_products(const int rows, const int streams, const hark_cpu_
     for (int j = 0; j < streams; j++) sum[i][j] = sums_zero();
   }
   const int8_t *q = x->q + row * x->k, *w = x->w + column * x->k;
-  const int64_t apart = half * x->k;
+  const int64_t next = apart * x->k;
   int64_t p = 0;
   HARK_ROLLED
   for (; p + STEP <= x->k; p += STEP) {
     words right[STREAMS];
     HARK_UNROLL
-    for (int j = 0; j < streams; j++) right[j] = load_words(w + j * apart + p);
+    for (int j = 0; j < streams; j++) right[j] = load_words(w + j * next + p);
     HARK_UNROLL
     for (int i = 0; i < rows; i++) {
       const words left = load_words(q + i * x->k + p);
@@ -73,20 +73,20 @@ HARK_SIMD void inner_products(const int rows, const int streams, const hark_cpu_
   for (int i = 0; i < rows; i++) {
     HARK_UNROLL
     for (int j = 0; j < streams; j++) {
-      const int64_t at = column + j * half;
+      const int64_t at = column + j * apart;
       int32_t total = sums_total(sum[i][j]);
-      for (int64_t r = p; r < x->k; r++) total += (int32_t)q[i * x->k + r] * (int32_t)w[j * apart + r];
+      for (int64_t r = p; r < x->k; r++) total += (int32_t)q[i * x->k + r] * (int32_t)w[j * next + r];
       const float product = (float)(x->s[row + i] * (double)x->scale[at] * (double)total);
       x->c[(row + i) * x->ldc + at] = x->bias != NULL ? product + x->bias[at] : product;
     }
   }
 }
 
-/* All rows of q against a row of W, and against the one of the second stream. */
-HARK_SIMD void all_rows(const int streams, const hark_cpu_product_i8 *x, int64_t column, int64_t half) {
+/* All rows of q against one row of W in each stream. */
+HARK_SIMD void all_rows(const int streams, const hark_cpu_product_i8 *x, int64_t column, int64_t apart) {
   int64_t row = 0;
-  for (; row + ROWS_Q <= x->m; row += ROWS_Q) inner_products(ROWS_Q, streams, x, row, column, half);
-  for (; row < x->m; row++) inner_products(1, streams, x, row, column, half);
+  for (; row + ROWS_Q <= x->m; row += ROWS_Q) inner_products(ROWS_Q, streams, x, row, column, apart);
+  for (; row < x->m; row++) inner_products(1, streams, x, row, column, apart);
 }
 
 void HARK_ISA(hark_cpu_product_i8)(const hark_cpu_product_i8 *x) {
@@ -96,7 +96,8 @@ void HARK_ISA(hark_cpu_product_i8)(const hark_cpu_product_i8 *x) {
     return;
   }
 #endif
-  const int64_t half = x->n / 2;
-  for (int64_t column = 0; column < half; column++) all_rows(STREAMS, x, column, half);
-  if (x->n % 2 != 0) all_rows(1, x, x->n - 1, 0);
+  const int64_t apart = x->n / STREAMS;
+  int64_t column = 0;
+  for (; column < apart; column++) all_rows(STREAMS, x, column, apart);
+  for (column = STREAMS * apart; column < x->n; column++) all_rows(1, x, column, 0);
 }
