@@ -191,7 +191,8 @@ static void the_longest_sum_is_exact(void **state) {
 /* Of weights that are exact in a half: the bits of linear in f32, with few rows, and within the bound of a sum otherwise. */
 static void halves_are_widened_exactly(void **state) {
   (void)state;
-  static const int64_t sizes[][3] = {{1, 21, 70}, {3, 130, 67}, {8, 40, 512}, {40, 33, 129}, {4, 2, 40}, {9, 7, 100}, {13, 530, 256}};
+  static const int64_t sizes[][3] = {{1, 21, 70}, {3, 130, 67},   {8, 40, 512},  {40, 33, 129}, {4, 2, 40},
+                                     {9, 7, 100}, {13, 530, 256}, {1, 700, 200}, {3, 900, 150}};
   static const hark_type types[] = {HARK_BF16, HARK_F16};
   test_setup setups[TEST_MAX_SETUPS];
   const int count = test_setups(setups);

@@ -11,7 +11,7 @@
 enum { INPUT_X, INPUT_WEIGHT, INPUT_SCALE, INPUT_BIAS };
 
 #define OPERATIONS_A_NANOSECOND 200.0 /* of one thread */
-#define WIDENED_A_NANOSECOND 2.0      /* numbers that one thread widens, at least */
+#define WIDENED_A_NANOSECOND 2.0      /* numbers that one thread widens */
 
 typedef struct compact_work {
   hark_context *context;

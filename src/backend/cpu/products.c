@@ -3,7 +3,8 @@
  * C is cut into pieces. Their sizes depend on the product and on the code that computes it, not on the threads. One thread computes a piece
  * with the instruction set's own product, whose sum over k has one order, or with oneDNN if that is faster. So every number of threads
  * gives the same bits, and no second pool of threads is started. A product of few rows with a transposed matrix (one step of generation)
- * reads that matrix once, without packing it.
+ * reads that matrix once, without packing it. Its pieces also depend on the number of threads: each element of C is one sum, whose order
+ * they do not change.
  *
  * linear: y [N, out] = x [N, in] W [out, in]^T + 1 b^T, 2 N in out operations; matmul: C = op(A) op(B) for each matrix of a batch.
  */
@@ -31,7 +32,7 @@
 
 /* From this many rows on, packing the other matrix is worth its cost. */
 #define FEW_ROWS 16
-/* Bytes of a piece of the matrix: streams that are long enough to be recognised (isa/few_rows.c); the least that is worth a piece. */
+/* Bytes of the matrix in a piece, about: streams that are long enough to be recognised (isa/few_rows.c), and the least for a thread. */
 #define FEW_ROWS_BYTES (256 << 10)
 #define FEW_ROWS_LEAST (64 << 10)
 
@@ -71,8 +72,9 @@ static void share(const hark_cpu_isa *isa, const hark_cpu_products *products, in
 int64_t hark_cpu_few_rows_piece(const hark_context *context, int64_t rows, int64_t row_bytes) {
   const int64_t threads = hark_context_threads(context), bytes = rows * row_bytes;
   if (threads == 1 || bytes < 2 * FEW_ROWS_LEAST) return rows;
-  const int64_t pieces = hark_max(hark_ceil_div(bytes, FEW_ROWS_BYTES), hark_min(2 * threads, bytes / FEW_ROWS_LEAST));
-  return round_up(hark_ceil_div(rows, round_up(pieces, threads)), 4);
+  int64_t pieces = hark_max(hark_ceil_div(bytes, FEW_ROWS_BYTES), hark_min(2 * threads, bytes / FEW_ROWS_LEAST));
+  if (round_up(pieces, threads) <= bytes / FEW_ROWS_LEAST) pieces = round_up(pieces, threads);
+  return round_up(hark_ceil_div(rows, pieces), 4);
 }
 
 static void cut(const hark_context *context, const hark_cpu_products *products, grid *out) {

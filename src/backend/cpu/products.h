@@ -15,8 +15,8 @@ typedef struct hark_cpu_products {
 /* Computes `count` of them, which must not depend on each other. */
 void hark_cpu_products_run(hark_context *context, const hark_cpu_products *products, int count);
 
-/* How many rows of a matrix a thread reads at a time in a product that reads it once: all with one thread, otherwise as many as make every
- * thread read equally much, in pieces of about 64 to 256 KiB. No result depends on it. */
+/* How many rows of a matrix are one piece of a product that reads it once: all if there is one thread or the matrix is small, otherwise
+ * about 64 to 256 KiB, for long rows more. No result depends on the pieces. */
 int64_t hark_cpu_few_rows_piece(const hark_context *context, int64_t rows, int64_t row_bytes);
 
 /* Kernels of the records linear and matmul. */

@@ -1,11 +1,11 @@
 /* few_rows.c - C = A B^T + 1 bias^T for few rows of A: inner products that read B once, as two or four streams.
  *
  * A [m, k], B [n, k] of f32, bf16 or f16, C [m, n]. One step of generation is m = 1: 2 n k operations for 4 n k bytes (2 n k for halves),
- * so memory limits the speed. The first and the second half of B's rows are read side by side, each from its beginning to its end: the
- * processor recognises such streams and fetches what comes next. (Four neighbouring rows were read at
- * half of this speed on a Zen 4, and with prefetch instructions at four fifths: docs/notes/training.md.) From m = ROWS_A on, the arithmetic takes as long as the reads: then there are four
- * streams, whose next rows are fetched meanwhile. Each inner product has its partial sums in lanes, which are added in the order of a tree:
- * one order whatever m is. Halves become f32 in registers, exactly.
+ * so memory limits the speed. B's rows are read as streams: of two, one begins at the first row and one in the middle, and each goes
+ * through its rows one after another. Processors recognise this and fetch what comes next. They do not recognise four neighbouring rows at
+ * a time (measured: docs/notes/training.md). From m = ROWS_A on, the arithmetic takes as long as the reads. Then there are four streams,
+ * whose next rows are fetched meanwhile. Each inner product has its partial sums in lanes, which are added in the order of a tree: one
+ * order whatever m is. Halves become f32 in registers, exactly.
  */
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/simd.h"

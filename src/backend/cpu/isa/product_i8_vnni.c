@@ -12,7 +12,6 @@
 #define ROWS_Q 4 /* rows of q against them */
 #define STEP 64
 #define FETCH_AHEAD (8 * 1024) /* bytes: distance of prefetched reads */
-#define STREAMS 2              /* of a single row of q, as in few_rows.c */
 
 /* The compiler's flags for AVX-512 do not include these instructions. */
 #define VNNI __attribute__((target("avx512vnni")))
@@ -93,7 +92,7 @@ VNNI_SIMD void finish_four(const hark_cpu_product_i8 *x, int64_t column, int64_t
 /* Elements `column` and `column` + 1 of a C of one row, and the same `half` columns further: each pair of rows of W one after the other, as
  * two streams. `shift`: 128 times the sum of q. */
 VNNI_SIMD void four_products(const hark_cpu_product_i8 *x, int64_t column, int64_t half, uint32_t shift) {
-  __m512i sum[2 * STREAMS];
+  __m512i sum[ROWS_W];
   HARK_UNROLL
   for (int i = 0; i < 2; i++) {
     const int8_t *w = x->w + (column + i) * x->k;
@@ -106,7 +105,7 @@ VNNI_SIMD void four_products(const hark_cpu_product_i8 *x, int64_t column, int64
       second = add_products(second, load_w(w + half * x->k + p, part), q);
     }
     sum[i] = first;
-    sum[STREAMS + i] = second;
+    sum[2 + i] = second;
   }
   finish_four(x, column, half, totals(sum), shift);
 }
