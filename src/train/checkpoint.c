@@ -241,19 +241,33 @@ static bool is_superfluous(const hark_names *names, const char *name, int64_t sa
   return newer >= keep;
 }
 
+/* Renames a checkpoint, so that a process that is killed while it removes the files leaves none that looks whole. `old`: the new path, from
+ * which the previous one was removed. */
+static hark_status set_aside(hark_context *context, const hark_run *run, const char *path, char old[HARK_PATH_BYTES]) {
+  HARK_TRY(path_in(context, run, ".replaced", NULL, old));
+  HARK_TRY(hark_path_remove(context, old));
+  return hark_path_rename(context, path, old);
+}
+
+/* Removes a name in the folder of checkpoints. */
+static hark_status remove_name(hark_context *context, const hark_run *run, const char *name) {
+  char path[HARK_PATH_BYTES], old[HARK_PATH_BYTES];
+  HARK_TRY(path_in(context, run, name, NULL, path));
+  if (name[0] == '.') return hark_path_remove(context, path);
+  HARK_TRY(set_aside(context, run, path, old));
+  return hark_path_remove(context, old);
+}
+
 static hark_status clean(hark_context *context, const hark_run *run, int64_t saved, int64_t keep) {
-  char folder[HARK_PATH_BYTES], best[HARK_NAME_BYTES] = "", path[HARK_PATH_BYTES];
+  char folder[HARK_PATH_BYTES], best[HARK_NAME_BYTES] = "";
   hark_names names;
   HARK_TRY(hark_run_path(context, run, HARK_CHECKPOINTS_FOLDER, folder));
   const hark_status found = hark_checkpoint_find(context, run, "best", best);
   if (found != HARK_OK && !is_damage(found)) return found;
   HARK_TRY(hark_folder_list(context, folder, &names));
   hark_status status = HARK_OK;
-  for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
-    if (!is_superfluous(&names, names.items[i], saved, keep, best)) continue;
-    status = hark_path_join(context, folder, names.items[i], path);
-    if (status == HARK_OK) status = hark_path_remove(context, path);
-  }
+  for (int64_t i = 0; i < names.count && status == HARK_OK; i++)
+    if (is_superfluous(&names, names.items[i], saved, keep, best)) status = remove_name(context, run, names.items[i]);
   hark_names_free(context, &names);
   return status;
 }
@@ -267,11 +281,7 @@ static hark_status put_in_place(hark_context *context, const hark_run *run, cons
   HARK_TRY(hark_folder_sync(context, from));
   hark_path_kind kind;
   HARK_TRY(hark_path_examine(context, to, &kind));
-  if (kind != HARK_PATH_NONE) {
-    HARK_TRY(path_in(context, run, ".replaced", NULL, old));
-    HARK_TRY(hark_path_remove(context, old));
-    HARK_TRY(hark_path_rename(context, to, old));
-  }
+  if (kind != HARK_PATH_NONE) HARK_TRY(set_aside(context, run, to, old));
   return hark_path_rename(context, from, to);
 }
 

@@ -271,7 +271,7 @@ static bool is_there(const verification *v, const char *name) {
 
 static void pause_briefly(void) { (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); }
 
-/* Whether the process that writes the run has removed a checkpoint since it was listed. It removes one file after another. */
+/* Whether the process that writes the run has removed a checkpoint since it was listed. An earlier hark removes one file after another. */
 static bool was_removed(const verification *v, const char *name) {
   if (!is_there(v, name)) return true;
   for (int i = 0; i < PAUSES && is_written(v); i++) {

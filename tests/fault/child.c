@@ -142,6 +142,19 @@ void child_begin_work(const child_place *place, const char *from) {
   if (from != NULL) small_run_copy(from, place->work);
 }
 
+/* Also a process that is killed while it removes an older checkpoint leaves none of which a part is missing. */
+static void assert_all_whole(hark_context *context, const hark_run *run) {
+  hark_names names;
+  char path[HARK_PATH_BYTES];
+  assert_fine(context, hark_run_path(context, run, HARK_CHECKPOINTS_FOLDER, path));
+  if (hark_path_kind_of(path) == HARK_PATH_NONE) return;
+  assert_fine(context, hark_folder_list(context, path, &names));
+  for (int64_t i = 0; i < names.count; i++)
+    if (names.items[i][0] != '.' && hark_checkpoint_verify(context, run, names.items[i], NULL) != HARK_OK)
+      fail_msg("%s: %s", names.items[i], hark_context_message(context));
+  hark_names_free(context, &names);
+}
+
 void child_check(const child_place *place, int64_t saved) {
   hark_context *context = small_run_context(1);
   hark_run run;
@@ -151,6 +164,7 @@ void child_check(const child_place *place, int64_t saved) {
   if (status == HARK_OK) {
     if (damaged[0] != 0 && !place->damaged) fail_msg("%s is damaged", damaged);
     if (small_run_step(name) < saved) fail_msg("%s is the newest, step %d was saved", name, (int)saved);
+    if (!place->damaged) assert_all_whole(context, &run);
   } else if (saved > 0) {
     fail_msg("step %d was saved, but: %s", (int)saved, hark_context_message(context));
   }
