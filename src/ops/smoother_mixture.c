@@ -59,7 +59,10 @@ static int64_t place(const mixture *x, int64_t n, int64_t h, int64_t r) { return
 
 static void weigh(mixture *x, int64_t n) {
   double largest = -INFINITY, sum = 0;
-  for (int64_t h = 0; h < x->heads; h++) largest = fmax(largest, hark_get(x->logit, n * x->heads + h));
+  for (int64_t h = 0; h < x->heads; h++) { /* with fmax() instead, gcc 12 for 64-bit ARM ends with an internal error */
+    const double logit = hark_get(x->logit, n * x->heads + h);
+    if (logit > largest) largest = logit;
+  }
   for (int64_t h = 0; h < x->heads; h++) sum += x->weight[h] = exp(hark_get(x->logit, n * x->heads + h) - largest);
   for (int64_t h = 0; h < x->heads; h++) x->weight[h] /= sum;
 }

@@ -241,8 +241,8 @@ static bool is_superfluous(const hark_names *names, const char *name, int64_t sa
   return newer >= keep;
 }
 
-/* Renames a checkpoint, so that a process that is killed while it removes the files leaves none that looks whole. `old`: the new path, from
- * which the previous one was removed. */
+/* Gives a checkpoint another name, `old`, so that a process that is killed while it removes the files leaves no checkpoint of which a part
+ * is missing. What had this name before is removed. */
 static hark_status set_aside(hark_context *context, const hark_run *run, const char *path, char old[HARK_PATH_BYTES]) {
   HARK_TRY(path_in(context, run, ".replaced", NULL, old));
   HARK_TRY(hark_path_remove(context, old));
@@ -253,8 +253,8 @@ static hark_status set_aside(hark_context *context, const hark_run *run, const c
 static hark_status remove_name(hark_context *context, const hark_run *run, const char *name) {
   char path[HARK_PATH_BYTES], old[HARK_PATH_BYTES];
   HARK_TRY(path_in(context, run, name, NULL, path));
-  if (name[0] == '.') return hark_path_remove(context, path);
-  HARK_TRY(set_aside(context, run, path, old));
+  /* overlayfs renames no folder of a lower layer: it is removed as it is */
+  if (name[0] == '.' || set_aside(context, run, path, old) != HARK_OK) return hark_path_remove(context, path);
   return hark_path_remove(context, old);
 }
 
@@ -273,7 +273,7 @@ static hark_status clean(hark_context *context, const hark_run *run, int64_t sav
 }
 
 /* Renames the finished folder to its final name. A folder of the same name, left from before the run was resumed at an earlier step, is
- * removed first. */
+ * renamed first. */
 static hark_status put_in_place(hark_context *context, const hark_run *run, const char *partial, const char *name) {
   char from[HARK_PATH_BYTES], to[HARK_PATH_BYTES], old[HARK_PATH_BYTES];
   HARK_TRY(path_in(context, run, partial, NULL, from));
