@@ -115,6 +115,8 @@ HARK_MUST_CHECK hark_status hark_path_refuse_foreign(hark_context *context, cons
 
 /* Renames and flushes the folder (or both folders). An existing file is replaced; an existing folder only when empty. */
 HARK_MUST_CHECK hark_status hark_path_rename(hark_context *context, const char *from, const char *to);
+/* The same. *renamed is false if `from` is missing, or the file system cannot rename it (overlayfs: folders of a lower layer). */
+HARK_MUST_CHECK hark_status hark_path_rename_if_possible(hark_context *context, const char *from, const char *to, bool *renamed);
 /* Removes a file; a missing file is not an error. */
 HARK_MUST_CHECK hark_status hark_file_remove(hark_context *context, const char *path);
 /* Removes a file, a link or, as hark_folder_remove(), a folder; a missing one is not an error. */

@@ -241,21 +241,20 @@ static bool is_superfluous(const hark_names *names, const char *name, int64_t sa
   return newer >= keep;
 }
 
-/* Gives a checkpoint another name, `old`, so that a process that is killed while it removes the files leaves no checkpoint of which a part
- * is missing. What had this name before is removed. */
-static hark_status set_aside(hark_context *context, const hark_run *run, const char *path, char old[HARK_PATH_BYTES]) {
-  HARK_TRY(path_in(context, run, ".replaced", NULL, old));
-  HARK_TRY(hark_path_remove(context, old));
-  return hark_path_rename(context, path, old);
-}
+static const char replaced[] = ".replaced"; /* a checkpoint that is being removed */
 
-/* Removes a name in the folder of checkpoints. */
+/* Removes a name in the folder of checkpoints. A checkpoint gets another name first, so that a process that is killed while it removes the
+ * files leaves no checkpoint of which a part is missing. */
 static hark_status remove_name(hark_context *context, const hark_run *run, const char *name) {
   char path[HARK_PATH_BYTES], old[HARK_PATH_BYTES];
+  bool renamed = false;
   HARK_TRY(path_in(context, run, name, NULL, path));
-  /* overlayfs renames no folder of a lower layer: it is removed as it is */
-  if (name[0] == '.' || set_aside(context, run, path, old) != HARK_OK) return hark_path_remove(context, path);
-  return hark_path_remove(context, old);
+  if (name[0] != '.') {
+    HARK_TRY(path_in(context, run, replaced, NULL, old));
+    HARK_TRY(hark_path_remove(context, old));
+    HARK_TRY(hark_path_rename_if_possible(context, path, old, &renamed));
+  }
+  return hark_path_remove(context, renamed ? old : path);
 }
 
 static hark_status clean(hark_context *context, const hark_run *run, int64_t saved, int64_t keep) {
@@ -281,7 +280,11 @@ static hark_status put_in_place(hark_context *context, const hark_run *run, cons
   HARK_TRY(hark_folder_sync(context, from));
   hark_path_kind kind;
   HARK_TRY(hark_path_examine(context, to, &kind));
-  if (kind != HARK_PATH_NONE) HARK_TRY(set_aside(context, run, to, old));
+  if (kind != HARK_PATH_NONE) {
+    HARK_TRY(path_in(context, run, replaced, NULL, old));
+    HARK_TRY(hark_path_remove(context, old));
+    HARK_TRY(hark_path_rename(context, to, old));
+  }
   return hark_path_rename(context, from, to);
 }
 
