@@ -237,17 +237,20 @@ hark_status hark_parent_sync(hark_context *context, const char *path) {
   return hark_folder_sync(context, length > 0 ? folder : ".");
 }
 
-hark_status hark_path_rename_if_possible(hark_context *context, const char *from, const char *to, bool *renamed) {
-  *renamed = rename(from, to) == 0;
-  if (!*renamed) return errno == EXDEV || errno == ENOENT ? HARK_OK : hark_system_fail(context, errno, from, "cannot be renamed");
+static hark_status sync_parents(hark_context *context, const char *from, const char *to) {
   HARK_TRY(hark_parent_sync(context, to));
   return hark_parent_sync(context, from);
 }
 
+hark_status hark_path_rename_if_possible(hark_context *context, const char *from, const char *to, bool *renamed) {
+  *renamed = rename(from, to) == 0;
+  if (!*renamed) return errno == EXDEV || errno == ENOENT ? HARK_OK : hark_system_fail(context, errno, from, "cannot be renamed");
+  return sync_parents(context, from, to);
+}
+
 hark_status hark_path_rename(hark_context *context, const char *from, const char *to) {
   if (rename(from, to) != 0) return hark_system_fail(context, errno, from, "cannot be renamed");
-  HARK_TRY(hark_parent_sync(context, to));
-  return hark_parent_sync(context, from);
+  return sync_parents(context, from, to);
 }
 
 hark_status hark_folder_clean(hark_context *context, const char *path) {

@@ -243,18 +243,26 @@ static bool is_superfluous(const hark_names *names, const char *name, int64_t sa
 
 static const char replaced[] = ".replaced"; /* a checkpoint that is being removed */
 
-/* Removes a name in the folder of checkpoints. A checkpoint gets another name first, so that a process that is killed while it removes the
- * files leaves no checkpoint of which a part is missing. */
+/* Renames a checkpoint to `replaced`, so that a process that is killed while it removes the files leaves no checkpoint of which a part is
+ * missing. Where the file system cannot rename it, the checkpoint is removed. */
+static hark_status set_aside(hark_context *context, const hark_run *run, const char *path) {
+  char old[HARK_PATH_BYTES];
+  bool renamed;
+  HARK_TRY(path_in(context, run, replaced, NULL, old));
+  HARK_TRY(hark_path_remove(context, old));
+  HARK_TRY(hark_path_rename_if_possible(context, path, old, &renamed));
+  return renamed ? HARK_OK : hark_path_remove(context, path);
+}
+
+/* Removes a name in the folder of checkpoints. */
 static hark_status remove_name(hark_context *context, const hark_run *run, const char *name) {
-  char path[HARK_PATH_BYTES], old[HARK_PATH_BYTES];
-  bool renamed = false;
+  char path[HARK_PATH_BYTES];
   HARK_TRY(path_in(context, run, name, NULL, path));
   if (name[0] != '.') {
-    HARK_TRY(path_in(context, run, replaced, NULL, old));
-    HARK_TRY(hark_path_remove(context, old));
-    HARK_TRY(hark_path_rename_if_possible(context, path, old, &renamed));
+    HARK_TRY(set_aside(context, run, path));
+    HARK_TRY(path_in(context, run, replaced, NULL, path));
   }
-  return hark_path_remove(context, renamed ? old : path);
+  return hark_path_remove(context, path);
 }
 
 static hark_status clean(hark_context *context, const hark_run *run, int64_t saved, int64_t keep) {
@@ -272,19 +280,15 @@ static hark_status clean(hark_context *context, const hark_run *run, int64_t sav
 }
 
 /* Renames the finished folder to its final name. A folder of the same name, left from before the run was resumed at an earlier step, is
- * renamed first. */
+ * set aside first. */
 static hark_status put_in_place(hark_context *context, const hark_run *run, const char *partial, const char *name) {
-  char from[HARK_PATH_BYTES], to[HARK_PATH_BYTES], old[HARK_PATH_BYTES];
+  char from[HARK_PATH_BYTES], to[HARK_PATH_BYTES];
   HARK_TRY(path_in(context, run, partial, NULL, from));
   HARK_TRY(path_in(context, run, name, NULL, to));
   HARK_TRY(hark_folder_sync(context, from));
   hark_path_kind kind;
   HARK_TRY(hark_path_examine(context, to, &kind));
-  if (kind != HARK_PATH_NONE) {
-    HARK_TRY(path_in(context, run, replaced, NULL, old));
-    HARK_TRY(hark_path_remove(context, old));
-    HARK_TRY(hark_path_rename(context, to, old));
-  }
+  if (kind != HARK_PATH_NONE) HARK_TRY(set_aside(context, run, to));
   return hark_path_rename(context, from, to);
 }
 

@@ -2,19 +2,19 @@
  *
  * A [m, k], B [n, k] of f32, bf16 or f16, C [m, n]. One step of generation is m = 1: 2 n k operations for 4 n k bytes (2 n k for halves),
  * so memory limits the speed. B's rows are read as streams: of two, one begins at the first row and one in the middle, and each goes
- * through its rows one after another. Processors recognise this and fetch what comes next. They do not recognise four neighbouring rows at
- * a time (measured: docs/notes/training.md). From m = ROWS_A on, the arithmetic takes as long as the reads. Then there are four streams,
- * whose next rows are fetched meanwhile. Each inner product has its partial sums in lanes, which are added in the order of a tree: one
- * order whatever m is. Halves become f32 in registers, exactly.
+ * through its rows one after another. A Zen 4, on which this was measured, recognises streams and fetches what comes next. It does not
+ * recognise four neighbouring rows at a time (docs/notes/training.md). From m = ROWS_A on, arithmetic takes time between the reads. Then
+ * there are four streams, whose next rows are fetched meanwhile. Each inner product has its partial sums in lanes, which are added in the
+ * order of a tree: one order whatever m is. Halves become f32 in registers, exactly.
  */
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/simd.h"
 #include "core/half.h"
 
-#define ROWS_A 4                                   /* rows of A at a time */
-#define STREAMS 4                                  /* rows of B against them, at most */
-#define ONE_ROW_STREAMS (HARK_LANES == 16 ? 2 : 4) /* of fewer rows: short vectors need more sums that do not wait for each other */
-#define LINE 64                                    /* bytes that one prefetch reads */
+#define ROWS_A 4                                 /* rows of A at a time */
+#define STREAMS 4                                /* rows of B against them, at most */
+#define FEWER_STREAMS (HARK_LANES == 16 ? 2 : 4) /* against fewer rows of A: short vectors need more sums that do not wait for each other */
+#define LINE 64                                  /* bytes that one prefetch reads */
 
 /* HARK_LANES numbers of B. */
 HARK_SIMD vf load(const hark_type type, const char *from) {
@@ -135,8 +135,8 @@ HARK_SIMD void all_streams(const hark_type type, const int streams, const hark_c
 }
 
 HARK_SIMD void all(const hark_type type, const hark_cpu_product *x, const char *matrix) {
-  if (x->m < ROWS_A)
-    all_streams(type, ONE_ROW_STREAMS, x, matrix);
+  if (FEWER_STREAMS < STREAMS && x->m < ROWS_A)
+    all_streams(type, FEWER_STREAMS, x, matrix);
   else
     all_streams(type, STREAMS, x, matrix);
 }
