@@ -28,7 +28,7 @@ if(HARK_SUPPORT_SOURCES)
   hark_test_settings(hark_test_support)
   # The tests' own definitions and numbers: with sanitizers they would take most of a test's time.
   if(HARK_SANITIZE MATCHES address)
-    set(definitions tests/support/attention_definition.c tests/support/attention_hierarchical.c tests/support/attention_contextual.c tests/support/compare.c tests/support/run.c)
+    set(definitions tests/support/attention_definition.c tests/support/attention_hierarchical.c tests/support/attention_compressed.c tests/support/attention_contextual.c tests/support/compare.c tests/support/run.c)
     set_source_files_properties(${definitions} PROPERTIES COMPILE_OPTIONS -fno-sanitize=all)
   endif()
   set(HARK_SUPPORT_OBJECTS $<TARGET_OBJECTS:hark_test_support>)

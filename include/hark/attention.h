@@ -23,7 +23,8 @@ extern "C" {
 typedef enum hark_attention_structure {
   HARK_STRUCTURE_DENSE,
   HARK_STRUCTURE_WINDOW,      /* keys with |position difference| <= window; cost O(L window) */
-  HARK_STRUCTURE_HIERARCHICAL /* near keys one by one, farther ones by cells of 2, 4, 8, ... tokens; cost O(L) (H-Transformer-1D) */
+  HARK_STRUCTURE_HIERARCHICAL, /* near keys one by one, farther ones by cells of 2, 4, 8, ... tokens; cost O(L) (H-Transformer-1D) */
+  HARK_STRUCTURE_COMPRESSED    /* causal: near keys one by one, farther ones by the slots of chunks, of which a query meets the best (AHCA) */
 } hark_attention_structure;
 
 /* HIERARCHICAL: which blocks of tokens meet on a level (docs/mathematics/hierarchical.md). */
@@ -135,6 +136,15 @@ typedef struct hark_attention_desc {
    * for f64. */
   double solver_tolerance;
   int64_t solver_iterations; /* CONJUGATE_GRADIENTS: iterations of one solve at most, from 1; 0: 1000 */
+  /* COMPRESSED (docs/mathematics/compressed.md): rows are divided into chunks, which end before a query's own chunk and the one before it
+   * begin. Needs causal; kernel exp, softmax, as many keys as queries in every sequence, query_offset 0; no attention_bias, no log_kernel, no
+   * forget gates; masks by key only. */
+  int64_t chunk;          /* rows of a chunk, 1 to 2^20; with has_chunk_starts the fewest rows of a chunk */
+  int64_t chunk_slots;    /* C, slots of a chunk: means of keys and values of the C-th parts of its rows; 1 to chunk; 0: 1 */
+  int64_t selected_slots; /* slots that a query meets: those with the highest logits; 1 to 4096; 0: 16 */
+  int64_t kept_chunks;    /* chunks before those near a query whose slots remain apart; 0: all */
+  int64_t global_slots;   /* G, with kept_chunks: the older slots are merged into so many, all of which a query meets; 0: they are not seen */
+  int64_t has_chunk_starts; /* 0, or 1: calls carry chunk_starts */
 } hark_attention_desc;
 
 /* f32, dense, exp, softmax; everything else zero. Inline, so that the struct has the size that the caller was built with. */
@@ -239,6 +249,12 @@ typedef struct hark_attention_report {
  * tables cut to each sequence's rows are different kernels. Dropout drops complete coarse entries, with the word of its first row and
  * first key.
  *
+ * COMPRESSED: a query sees the keys of its own chunk and of the one before it, up to its position. It sees earlier keys by slots, with the
+ * logit scale query.k + log n: k and the value of a slot are the means of its n unmasked keys and values. Among the slots of kept_chunks
+ * chunks it sees the selected_slots with the highest logits (of equal ones the earliest; NaN counts as the highest), which the backward
+ * does not choose again. Every global slot is seen. A slot without unmasked keys does not exist. mask is a key mask, [1 or B, 1, 1, Lk].
+ * Dropout drops complete slots, with the word of the first row of a slot, of a global one that of its first slot.
+ *
  * CME: out[n] = sum over visible i of w[n,i] value[i] with w[n,:] = kappa(q_n, K) (kappa(K, K) + lambda I)^-1 over the keys that the query
  * sees: all of them, or when causal those up to its position. With noise, the noise of each key is added to its lambda. kappa includes G.
  * Errors of forward and backward, each naming item, head and row: HARK_INVALID_ARGUMENT (a ridge, sigma or noise that is not a number in
@@ -339,6 +355,11 @@ typedef struct hark_attention_args {
   hark_tensor quadratic;
   hark_tensor dquadratic; /* backward, with has_dquadratic: the gradient by quadratic, of the same shape, in any strides whose last is 1. It
                            * adds to dvalue too, but not to dquery. As with dvariance, dout may then be absent */
+
+  /* COMPRESSED, with has_chunk_starts: U8 [1 or B, Lk] in any strides, not zero where a chunk begins. The first row of a sequence begins one
+   * anyway. HARK_INVALID_ARGUMENT, naming item and row, if a chunk that another one follows has fewer than desc->chunk rows: this comes
+   * while it computes. */
+  hark_tensor chunk_starts;
 } hark_attention_args;
 
 /* Bits of hark_attention_args.accumulate: the gradient is added to what is there. */

@@ -93,6 +93,12 @@ class AttentionDesc(c.Structure):
         ("solver", i64),
         ("solver_tolerance", f64),
         ("solver_iterations", i64),
+        ("chunk", i64),
+        ("chunk_slots", i64),
+        ("selected_slots", i64),
+        ("kept_chunks", i64),
+        ("global_slots", i64),
+        ("has_chunk_starts", i64),
     ]
 
 
@@ -152,6 +158,7 @@ class AttentionArgs(c.Structure):
         ("dnoise", Tensor),
         ("quadratic", Tensor),
         ("dquadratic", Tensor),
+        ("chunk_starts", Tensor),
     ]
 
 

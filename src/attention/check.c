@@ -144,6 +144,28 @@ static hark_status check_table(hark_context *context, const char *name, const ha
   return HARK_OK;
 }
 
+static bool is_averaged(const hark_attention_desc *desc) {
+  return desc->structure == HARK_STRUCTURE_HIERARCHICAL || desc->structure == HARK_STRUCTURE_COMPRESSED;
+}
+
+/* Keys are averaged, so that masks hide the same ones from all queries. */
+static hark_status check_key_mask(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
+                                  const hark_attention_args *checked) {
+  if (!is_averaged(desc) || !present(&args->mask) || (checked->mask.stride[1] == 0 && checked->mask.stride[2] == 0)) return HARK_OK;
+  return hark_fail(context, HARK_UNSUPPORTED,
+                   "attention: mask has %" PRId64 " heads and %" PRId64
+                   " query rows with structure %s, expected 1 of each: keys are masked before they are averaged",
+                   args->mask.shape[1], args->mask.shape[2], hark_attention_structure_name(desc->structure));
+}
+
+/* Starts of chunks, for all rows of the batch, on the side of the keys. */
+static hark_status check_chunk_starts(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
+                                      hark_attention_args *checked) {
+  if (desc->has_chunk_starts == 0)
+    return present(&args->chunk_starts) ? refuse_extra(context, "chunk_starts", "has_chunk_starts") : HARK_OK;
+  return check_table(context, "chunk_starts", &args->chunk_starts, HARK_U8, args->key.shape[0], args->key.shape[2], &checked->chunk_starts);
+}
+
 /* Arguments of hierarchical attention only. */
 static hark_status check_hierarchy_terms(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
                                          hark_attention_args *checked) {
@@ -157,11 +179,6 @@ static hark_status check_hierarchy_terms(hark_context *context, const hark_atten
     return hark_fail(context, HARK_UNSUPPORTED, "attention: query_mask is given with structure %s, expected hierarchical",
                      hark_attention_structure_name(desc->structure));
   }
-  if (present(&args->mask) && (checked->mask.stride[1] != 0 || checked->mask.stride[2] != 0))
-    return hark_fail(context, HARK_UNSUPPORTED,
-                     "attention: mask has %" PRId64 " heads and %" PRId64
-                     " query rows with structure hierarchical, expected 1 of each: keys are masked before they are averaged",
-                     args->mask.shape[1], args->mask.shape[2]);
   if (!present(&args->query_mask)) return HARK_OK;
   if (!desc->has_mask) return refuse_extra(context, "query_mask", "has_mask");
   return check_table(context, "query_mask", &args->query_mask, HARK_U8, args->query.shape[0], args->query.shape[2], &checked->query_mask);
@@ -239,6 +256,8 @@ static hark_status check_terms(hark_context *context, const hark_attention_desc 
     const expectation noise = {"noise", &args->noise, desc->type, 3, {batch, desc->heads, keys}, false};
     HARK_TRY(check_exact(context, &noise, STRIDED));
   }
+  HARK_TRY(check_key_mask(context, desc, args, checked));
+  HARK_TRY(check_chunk_starts(context, desc, args, checked));
   return check_hierarchy_terms(context, desc, args, checked);
 }
 
@@ -311,11 +330,11 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
                        hark_max(sequence.query_count, sequence.key_count), desc->longest);
     /* Rows at and after a key length are masked keys. Other sequences must have as many queries as keys. */
     const int64_t keys = args->key_lengths != NULL ? args->key.shape[2] : sequence.key_count;
-    if (desc->structure == HARK_STRUCTURE_HIERARCHICAL && (sequence.query_count != keys || sequence.offset != 0))
+    if (is_averaged(desc) && (sequence.query_count != keys || sequence.offset != 0))
       return hark_fail(context, HARK_UNSUPPORTED,
                        "attention: a sequence has %" PRId64 " queries from position %" PRId64 " on and %" PRId64
-                       " keys with structure hierarchical, expected as many of one as of the other, from position 0 on",
-                       sequence.query_count, sequence.offset, keys);
+                       " keys with structure %s, expected as many of one as of the other, from position 0 on",
+                       sequence.query_count, sequence.offset, keys, hark_attention_structure_name(desc->structure));
     const int64_t distance = hark_attention_farthest(desc, sequence.query_count, sequence.key_count, sequence.offset);
     farthest = hark_max(farthest, sequence.key_count > 0 ? distance : 0); /* a query without keys uses G(0) */
   }

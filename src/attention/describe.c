@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "attention/layer.h"
+#include "backend/chunks.h"
 #include "backend/grid.h"
 #include "backend/hierarchy.h"
 #include "core/range.h"
@@ -20,12 +21,15 @@
 /* Extents and their products are kept below this, so that sums of positions, offsets and products of a few strides never overflow. */
 #define MAXIMUM_EXTENT ((int64_t)1 << 40)
 #define MAXIMUM_HIERARCHY_BLOCK ((int64_t)1 << 20)
+#define MAXIMUM_CHUNK ((int64_t)1 << 20)
+#define MAXIMUM_SELECTED 4096 /* slots of a query */
 
 const char *hark_attention_structure_name(hark_attention_structure structure) {
   switch (structure) {
     case HARK_STRUCTURE_DENSE: return "dense";
     case HARK_STRUCTURE_WINDOW: return "window";
     case HARK_STRUCTURE_HIERARCHICAL: return "hierarchical";
+    case HARK_STRUCTURE_COMPRESSED: return "compressed";
   }
   return "unknown";
 }
@@ -125,25 +129,35 @@ static hark_status check_kernel(hark_context *context, hark_attention_desc *desc
                    (int)desc->kernel);
 }
 
+/* A field, with the structure that it belongs to. */
+typedef struct structure_field {
+  const char *name;
+  int64_t value;
+  hark_attention_structure structure;
+} structure_field;
+
 /* Refuses a field of another structure that is set, with its name, its value and its structure. */
 static hark_status check_foreign_fields(hark_context *context, const hark_attention_desc *desc) {
   if (desc->structure != HARK_STRUCTURE_WINDOW && desc->window != 0)
     return hark_fail(context, HARK_UNSUPPORTED, "attention: window is %" PRId64 " with structure %s, expected 0", desc->window,
                      hark_attention_structure_name(desc->structure));
-  if (desc->structure == HARK_STRUCTURE_HIERARCHICAL) return HARK_OK;
-  const struct {
-    const char *name;
-    int64_t value;
-  } fields[] = {{"hierarchy_block", desc->hierarchy_block},
-                {"partition", (int64_t)desc->partition},
-                {"coarse_query", (int64_t)desc->coarse_query},
-                {"interpolation", (int64_t)desc->interpolation},
-                {"has_hierarchical_bias", desc->has_hierarchical_bias},
-                {"grid_columns", desc->grid_columns}};
+  const structure_field fields[] = {{"hierarchy_block", desc->hierarchy_block, HARK_STRUCTURE_HIERARCHICAL},
+                                    {"partition", (int64_t)desc->partition, HARK_STRUCTURE_HIERARCHICAL},
+                                    {"coarse_query", (int64_t)desc->coarse_query, HARK_STRUCTURE_HIERARCHICAL},
+                                    {"interpolation", (int64_t)desc->interpolation, HARK_STRUCTURE_HIERARCHICAL},
+                                    {"has_hierarchical_bias", desc->has_hierarchical_bias, HARK_STRUCTURE_HIERARCHICAL},
+                                    {"grid_columns", desc->grid_columns, HARK_STRUCTURE_HIERARCHICAL},
+                                    {"chunk", desc->chunk, HARK_STRUCTURE_COMPRESSED},
+                                    {"chunk_slots", desc->chunk_slots, HARK_STRUCTURE_COMPRESSED},
+                                    {"selected_slots", desc->selected_slots, HARK_STRUCTURE_COMPRESSED},
+                                    {"kept_chunks", desc->kept_chunks, HARK_STRUCTURE_COMPRESSED},
+                                    {"global_slots", desc->global_slots, HARK_STRUCTURE_COMPRESSED},
+                                    {"has_chunk_starts", desc->has_chunk_starts, HARK_STRUCTURE_COMPRESSED}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-    if (fields[i].value != 0)
-      return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %" PRId64 " with structure %s, expected 0: it belongs to hierarchical",
-                       fields[i].name, fields[i].value, hark_attention_structure_name(desc->structure));
+    if (fields[i].value != 0 && fields[i].structure != desc->structure)
+      return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %" PRId64 " with structure %s, expected 0: it belongs to %s",
+                       fields[i].name, fields[i].value, hark_attention_structure_name(desc->structure),
+                       hark_attention_structure_name(fields[i].structure));
   return HARK_OK;
 }
 
@@ -232,19 +246,75 @@ static hark_status check_hierarchy(hark_context *context, hark_attention_desc *d
   return check_hierarchy_inputs(context, desc);
 }
 
+/* A number of the descriptor and its range. */
+typedef struct whole_range {
+  const char *name, *of;
+  int64_t value, least, most;
+} whole_range;
+
+static hark_status check_ranges(hark_context *context, const whole_range *ranges, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (ranges[i].value < ranges[i].least || ranges[i].value > ranges[i].most)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is %" PRId64 ", expected %" PRId64 " to %" PRId64 "%s",
+                       ranges[i].name, ranges[i].value, ranges[i].least, ranges[i].most, ranges[i].of);
+  return HARK_OK;
+}
+
+/* A query meets slots: entries that stand for many keys, and belong to none. */
+static hark_status check_compressed_inputs(hark_context *context, const hark_attention_desc *desc) {
+  const struct {
+    bool set;
+    const char *reason;
+  } refused[] = {
+      {!desc->causal, "structure is compressed without causal: a query sees finished chunks before it, expected causal"},
+      {desc->kernel != HARK_KERNEL_EXP, "kernel is rbf with structure compressed, expected exp"},
+      {desc->normalisation == HARK_NORMALISATION_CME, "normalisation is cme with structure compressed, expected softmax"},
+      {desc->normalisation == HARK_NORMALISATION_STICK_BREAKING,
+       "normalisation is stick_breaking with structure compressed, expected softmax: the keys of a slot have an order"},
+      {desc->has_bias, "has_bias with structure compressed: a slot has no attention_bias of its own"},
+      {desc->has_log_kernel, "has_log_kernel with structure compressed: the rows of a slot have several distances"},
+      {desc->has_forget, "has_forget with structure compressed: gates differ inside a slot"},
+      {desc->contextual_positions != 0, "contextual_positions with structure compressed: the keys of a slot have an order"}};
+  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+    if (refused[i].set) return hark_fail(context, HARK_UNSUPPORTED, "attention: %s", refused[i].reason);
+  if (desc->query_length != desc->key_length)
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "attention: query_length is %" PRId64 " and key_length %" PRId64
+                     " with structure compressed, expected the same: queries and keys share their chunks",
+                     desc->query_length, desc->key_length);
+  return HARK_OK;
+}
+
+static hark_status check_compressed(hark_context *context, hark_attention_desc *desc) {
+  if (desc->chunk_slots == 0) desc->chunk_slots = 1;
+  if (desc->selected_slots == 0) desc->selected_slots = HARK_CHUNK_DEFAULT_SELECTED;
+  const whole_range ranges[] = {{"chunk", " rows", desc->chunk, 1, MAXIMUM_CHUNK},
+                                {"chunk_slots", ", the rows of a chunk", desc->chunk_slots, 1, desc->chunk},
+                                {"selected_slots", " slots", desc->selected_slots, 1, MAXIMUM_SELECTED},
+                                {"kept_chunks", " chunks, 0 for all", desc->kept_chunks, 0, MAXIMUM_EXTENT},
+                                {"global_slots", " slots", desc->global_slots, 0, MAXIMUM_CHUNK},
+                                {"has_chunk_starts", "", desc->has_chunk_starts, 0, 1}};
+  HARK_TRY(check_ranges(context, ranges, sizeof ranges / sizeof ranges[0]));
+  if (desc->global_slots > 0 && desc->kept_chunks == 0)
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "attention: global_slots is %" PRId64 " with kept_chunks 0, expected 0: the slots of all chunks remain apart",
+                     desc->global_slots);
+  return check_compressed_inputs(context, desc);
+}
+
 static hark_status check_structure(hark_context *context, hark_attention_desc *desc) {
+  HARK_TRY(check_foreign_fields(context, desc));
   switch (desc->structure) {
-    case HARK_STRUCTURE_DENSE: return check_foreign_fields(context, desc);
+    case HARK_STRUCTURE_DENSE: return HARK_OK;
     case HARK_STRUCTURE_WINDOW:
       if (desc->window < 0 || desc->window > MAXIMUM_EXTENT)
         return hark_fail(context, HARK_INVALID_ARGUMENT,
                          "attention: window is %" PRId64 ", expected 0 to 2^40 positions to each side of the query", desc->window);
-      return check_foreign_fields(context, desc);
-    case HARK_STRUCTURE_HIERARCHICAL: HARK_TRY(check_foreign_fields(context, desc)); return check_hierarchy(context, desc);
+      return HARK_OK;
+    case HARK_STRUCTURE_HIERARCHICAL: return check_hierarchy(context, desc);
+    case HARK_STRUCTURE_COMPRESSED: return check_compressed(context, desc);
   }
-  return hark_fail(context, HARK_INVALID_ARGUMENT,
-                   "attention: structure is %d, expected HARK_STRUCTURE_DENSE, HARK_STRUCTURE_WINDOW or HARK_STRUCTURE_HIERARCHICAL",
-                   (int)desc->structure);
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: structure is %d, expected one of HARK_STRUCTURE_*", (int)desc->structure);
 }
 
 static hark_status check_dropout(hark_context *context, const hark_attention_desc *desc) {

@@ -112,6 +112,7 @@ static void add_inputs(region_list *list, const hark_attention_args *args) {
   add(list, "sigma", &args->sigma, false);
   add(list, "contextual", &args->contextual, false);
   add(list, "noise", &args->noise, false);
+  add(list, "chunk_starts", &args->chunk_starts, false);
   add_bytes(list, "key_lengths", args->key_lengths, (size_t)args->query.shape[0] * number, false);
   add_bytes(list, "query_offsets", args->query_offsets, offsets, false);
   add_bytes(list, "key_offsets", args->key_offsets, offsets, false);

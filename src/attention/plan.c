@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "attention/layer.h"
+#include "backend/chunks.h"
 #include "backend/grid.h"
 #include "backend/hierarchy.h"
 #include "core/structs.h"
@@ -125,6 +126,23 @@ static int64_t visible_keys(const hark_attention_desc *desc, int64_t row) {
   return hark_max(0, last - first + 1);
 }
 
+/* Entries of one head with compressed attention, in a sequence of the maximum length; *scored: products of a query and a slot that it does
+ * not select. With chunk_starts: as if all chunks had the minimum length. */
+static double compressed_pairs(const hark_attention_desc *desc, double *scored) {
+  const int64_t chunk = hark_max(1, desc->chunk), slots = hark_max(1, desc->chunk_slots), rows = desc->key_length;
+  const int64_t selected = desc->selected_slots == 0 ? HARK_CHUNK_DEFAULT_SELECTED : desc->selected_slots;
+  double pairs = 0;
+  *scored = 0;
+  for (int64_t c = 0; c * chunk < rows; c++) {
+    const double queries = (double)hark_min(chunk, rows - c * chunk), near = c > 0 ? (double)chunk : 0;
+    const int64_t chunks = desc->kept_chunks == 0 ? hark_max(0, c - 1) : hark_min(hark_max(0, c - 1), desc->kept_chunks);
+    const int64_t best = hark_min(selected, chunks * slots), merged = (hark_max(0, c - 1) - chunks) * slots;
+    pairs += queries * (near + (queries + 1) / 2 + (double)best + (double)hark_min(desc->global_slots, merged));
+    *scored += queries * (double)(chunks * slots - best);
+  }
+  return pairs;
+}
+
 /* Visible pairs of one head of such a sequence. */
 static double visible_pairs(const hark_attention_desc *desc) {
   if (desc->structure == HARK_STRUCTURE_HIERARCHICAL && desc->grid_columns > 0) {
@@ -135,6 +153,10 @@ static double visible_pairs(const hark_attention_desc *desc) {
     const double block = desc->hierarchy_block == 0 ? HARK_HIERARCHY_DEFAULT_BLOCK : (double)desc->hierarchy_block;
     int levels;
     return hierarchy_blocks(desc, &levels) * block * block;
+  }
+  if (desc->structure == HARK_STRUCTURE_COMPRESSED) {
+    double scored;
+    return compressed_pairs(desc, &scored);
   }
   if (!desc->causal && desc->structure != HARK_STRUCTURE_WINDOW) return (double)desc->query_length * (double)desc->key_length;
   double pairs = 0;
@@ -159,7 +181,9 @@ static double operations(const hark_attention_desc *desc, bool backward) {
   /* Forward: Q K^T, P V. Backward: Q K^T again, dS K, dS^T Q; dO V^T, P^T dO. Contextual: Q E^T; again, dT E, dT^T Q. */
   const double products = pairs * (backward ? 3 * head_dim + 2 * value_dim : head_dim + value_dim);
   const double contextual = contextual_pairs(desc) * (double)desc->batch * (double)desc->heads * head_dim * (backward ? 3 : 1);
-  return 2 * (products + contextual);
+  double scored = 0; /* only in the forward */
+  if (desc->structure == HARK_STRUCTURE_COMPRESSED && !backward) (void)compressed_pairs(desc, &scored);
+  return 2 * (products + contextual + scored * (double)desc->batch * (double)desc->heads * head_dim);
 }
 
 double hark_attention_desc_operations(const hark_attention_desc *given, bool backward) {
@@ -213,6 +237,12 @@ static void print_hierarchy(text_buffer *buffer, const hark_attention_desc *desc
   if (desc->has_hierarchical_bias) append(buffer, ", hierarchical bias");
 }
 
+static void print_compressed(text_buffer *buffer, const hark_attention_desc *desc) {
+  append(buffer, ", chunks of %s%" PRId64 ", %" PRId64 " slots each, %" PRId64 " selected", desc->has_chunk_starts != 0 ? "at least " : "",
+         desc->chunk, desc->chunk_slots, desc->selected_slots);
+  if (desc->kept_chunks > 0) append(buffer, ", %" PRId64 " chunks kept, %" PRId64 " global slots", desc->kept_chunks, desc->global_slots);
+}
+
 static void print_ridge(text_buffer *buffer, const hark_attention_desc *desc) {
   if (desc->unit) append(buffer, ", unit length");
   if (desc->bound != 0) append_number(buffer, ", bound ", desc->bound);
@@ -247,6 +277,7 @@ int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_
   if (desc->structure == HARK_STRUCTURE_WINDOW) append(&buffer, ", window %" PRId64, desc->window);
   if (desc->causal) append(&buffer, ", causal");
   if (desc->structure == HARK_STRUCTURE_HIERARCHICAL) print_hierarchy(&buffer, desc);
+  if (desc->structure == HARK_STRUCTURE_COMPRESSED) print_compressed(&buffer, desc);
   if (desc->dropout > 0) append_number(&buffer, ", dropout ", desc->dropout);
   if (desc->has_mask) append(&buffer, ", mask");
   if (desc->has_bias) append(&buffer, ", attention bias");

@@ -128,6 +128,36 @@ CHANGE(grid_linear, picture(desc); desc->interpolation = HARK_INTERPOLATION_LINE
 CHANGE(grid_bias, picture(desc); desc->has_hierarchical_bias = true)
 CHANGE(grid_kernel, picture(desc); desc->has_log_kernel = true)
 CHANGE(grid_cross, picture(desc); desc->query_length = QUERIES)
+
+static void compressed(hark_attention_desc *desc) {
+  desc->structure = HARK_STRUCTURE_COMPRESSED;
+  desc->query_length = desc->key_length;
+  desc->causal = true;
+  desc->chunk = 4;
+}
+CHANGE(chunk_of_dense, desc->chunk = 4)
+CHANGE(slots_of_window, desc->structure = HARK_STRUCTURE_WINDOW; desc->chunk_slots = 1)
+CHANGE(starts_of_hierarchical, hierarchical(desc); desc->has_chunk_starts = 1)
+CHANGE(block_of_compressed, compressed(desc); desc->hierarchy_block = 16)
+CHANGE(chunk_0, compressed(desc); desc->chunk = 0)
+CHANGE(chunk_huge, compressed(desc); desc->chunk = INT64_MAX)
+CHANGE(slots_5, compressed(desc); desc->chunk_slots = 5)
+CHANGE(slots_negative, compressed(desc); desc->chunk_slots = -1)
+CHANGE(selected_4097, compressed(desc); desc->selected_slots = 4097)
+CHANGE(kept_negative, compressed(desc); desc->kept_chunks = -1)
+CHANGE(globals_of_all, compressed(desc); desc->global_slots = 3)
+CHANGE(globals_huge, compressed(desc); desc->kept_chunks = 1; desc->global_slots = INT64_MAX)
+CHANGE(starts_2, compressed(desc); desc->has_chunk_starts = 2)
+CHANGE(compressed_both_sides, compressed(desc); desc->causal = false)
+CHANGE(compressed_rbf, compressed(desc); desc->kernel = HARK_KERNEL_RBF; desc->sigma = 1)
+CHANGE(compressed_cme, compressed(desc); desc->normalisation = HARK_NORMALISATION_CME; desc->ridge = 1)
+CHANGE(compressed_stick, compressed(desc); desc->normalisation = HARK_NORMALISATION_STICK_BREAKING)
+CHANGE(compressed_bias, compressed(desc); desc->has_bias = true)
+CHANGE(compressed_kernel, compressed(desc); desc->has_log_kernel = true)
+CHANGE(compressed_forget, compressed(desc); desc->has_forget = true)
+CHANGE(compressed_positions, compressed(desc); desc->contextual_positions = 4)
+CHANGE(compressed_window, compressed(desc); desc->window = 3)
+CHANGE(compressed_cross, compressed(desc); desc->query_length = QUERIES)
 CHANGE(grid_cme, picture(desc); desc->normalisation = HARK_NORMALISATION_CME; desc->ridge = 1)
 
 static const desc_case desc_cases[] = {
@@ -191,6 +221,29 @@ static const desc_case desc_cases[] = {
     {"grid_kernel", grid_kernel, HARK_UNSUPPORTED, "grid_columns is 5 with has_log_kernel|distance"},
     {"grid_cross", grid_cross, HARK_UNSUPPORTED, "query_length is 5|key_length 7|hierarchical"},
     {"grid_cme", grid_cme, HARK_UNSUPPORTED, "structure"},
+    {"chunk_of_dense", chunk_of_dense, HARK_UNSUPPORTED, "chunk is 4|dense|compressed"},
+    {"slots_of_window", slots_of_window, HARK_UNSUPPORTED, "chunk_slots is 1|window|compressed"},
+    {"starts_of_hierarchical", starts_of_hierarchical, HARK_UNSUPPORTED, "has_chunk_starts is 1|hierarchical|compressed"},
+    {"block_of_compressed", block_of_compressed, HARK_UNSUPPORTED, "hierarchy_block is 16|compressed|hierarchical"},
+    {"chunk_0", chunk_0, HARK_INVALID_ARGUMENT, "chunk is 0|1 to 1048576"},
+    {"chunk_huge", chunk_huge, HARK_INVALID_ARGUMENT, "chunk is 9223372036854775807|1 to 1048576"},
+    {"slots_5", slots_5, HARK_INVALID_ARGUMENT, "chunk_slots is 5|1 to 4"},
+    {"slots_negative", slots_negative, HARK_INVALID_ARGUMENT, "chunk_slots is -1"},
+    {"selected_4097", selected_4097, HARK_INVALID_ARGUMENT, "selected_slots is 4097|1 to 4096"},
+    {"kept_negative", kept_negative, HARK_INVALID_ARGUMENT, "kept_chunks is -1"},
+    {"globals_of_all", globals_of_all, HARK_UNSUPPORTED, "global_slots is 3 with kept_chunks 0"},
+    {"globals_huge", globals_huge, HARK_INVALID_ARGUMENT, "global_slots is 9223372036854775807"},
+    {"starts_2", starts_2, HARK_INVALID_ARGUMENT, "has_chunk_starts is 2|0 to 1"},
+    {"compressed_both_sides", compressed_both_sides, HARK_UNSUPPORTED, "structure is compressed without causal"},
+    {"compressed_rbf", compressed_rbf, HARK_UNSUPPORTED, "kernel is rbf with structure compressed"},
+    {"compressed_cme", compressed_cme, HARK_UNSUPPORTED, "normalisation is cme with structure compressed"},
+    {"compressed_stick", compressed_stick, HARK_UNSUPPORTED, "normalisation is stick_breaking with structure compressed"},
+    {"compressed_bias", compressed_bias, HARK_UNSUPPORTED, "has_bias with structure compressed"},
+    {"compressed_kernel", compressed_kernel, HARK_UNSUPPORTED, "has_log_kernel with structure compressed"},
+    {"compressed_forget", compressed_forget, HARK_UNSUPPORTED, "has_forget with structure compressed"},
+    {"compressed_positions", compressed_positions, HARK_UNSUPPORTED, "contextual_positions with structure compressed"},
+    {"compressed_window", compressed_window, HARK_UNSUPPORTED, "window is 3|compressed"},
+    {"compressed_cross", compressed_cross, HARK_UNSUPPORTED, "query_length is 5|key_length 7|compressed"},
 };
 
 static void test_descriptors(void **state) {

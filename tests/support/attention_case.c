@@ -64,6 +64,11 @@ bool attention_case_read(const char *text, attention_case *out) {
                              {"C", NULL, &c.positions, NULL},
                              {"cshared", &c.contextual_shared, NULL, NULL},
                              {"grid", NULL, &c.grid, NULL},
+                             {"slots", NULL, &c.slots, NULL},
+                             {"select", NULL, &c.select, NULL},
+                             {"kept", NULL, &c.kept, NULL},
+                             {"globals", NULL, &c.globals, NULL},
+                             {"starts", &c.starts, NULL, NULL},
                              {"mean", &c.mean, NULL, NULL},
                              {"first", &c.first, NULL, NULL},
                              {"exact", &c.exact, NULL, NULL},
@@ -99,8 +104,9 @@ bool attention_case_read(const char *text, attention_case *out) {
   const size_t head = strcspn(text, ":");
   c.is_window = head == 6 && memcmp(text, "window", head) == 0;
   c.is_hierarchical = head == 12 && memcmp(text, "hierarchical", head) == 0;
-  if (!c.is_window && !c.is_hierarchical && !(head == 5 && memcmp(text, "dense", head) == 0)) {
-    fprintf(stderr, "case '%s': expected dense:..., window:... or hierarchical:...\n", text);
+  c.is_compressed = head == 10 && memcmp(text, "compressed", head) == 0;
+  if (!c.is_window && !c.is_hierarchical && !c.is_compressed && !(head == 5 && memcmp(text, "dense", head) == 0)) {
+    fprintf(stderr, "case '%s': expected dense:..., window:..., hierarchical:... or compressed:...\n", text);
     return false;
   }
   for (const char *at = text + head; *at != '\0';) {
@@ -119,6 +125,13 @@ bool attention_case_read(const char *text, attention_case *out) {
     if (c.block == 0) c.block = 16;
     if (!c.mean && !c.first && !c.exact) *(c.causal ? &c.first : &c.mean) = true;
     if (c.mask) c.mask_bits |= 6; /* keys alone */
+  }
+  if (c.is_compressed) {
+    c.causal = true;
+    if (c.block == 0) c.block = 16;
+    if (c.slots == 0) c.slots = 1;
+    if (c.select == 0) c.select = 4;
+    if (c.mask) c.mask_bits |= 6;
   }
   snprintf(c.text, sizeof c.text, "%s", text);
   *out = c;
@@ -182,7 +195,7 @@ static void make_division(attention_problem *problem) {
   if (c->ragged) {
     problem->sequences = 4;
     problem->query_offsets = make_offsets(c->queries, problem->sequences, 1);
-    problem->key_offsets = make_offsets(c->keys, problem->sequences, c->is_hierarchical ? 1 : 2);
+    problem->key_offsets = make_offsets(c->keys, problem->sequences, c->is_hierarchical || c->is_compressed ? 1 : 2);
   }
   if (c->segments) {
     problem->segments = need((size_t)(c->batch * c->keys), sizeof(int64_t));
@@ -214,6 +227,20 @@ static void make_query_mask(attention_problem *problem) {
   const hark_random_stream random = {.seed = (uint64_t)c->seed, .layer_purpose = hark_random_layer_purpose(21, HARK_RANDOM_TEST)};
   for (int64_t i = 0; i < count; i++)
     problem->query_mask[i] = (uint8_t)(hark_random_word(&random, (uint64_t)i) % 3 != 0 && (i >= c->queries || i < 4 || i >= 12));
+}
+
+/* Chunks of N to about 3 N rows, counted from the first row of every sequence. */
+static void make_chunk_starts(attention_problem *problem) {
+  const attention_case *c = &problem->is;
+  problem->chunk_starts = need((size_t)(c->batch * c->keys), 1);
+  const hark_random_stream random = {.seed = (uint64_t)c->seed, .layer_purpose = hark_random_layer_purpose(22, HARK_RANDOM_TEST)};
+  for (int64_t b = 0; b < c->batch; b++)
+    for (int64_t i = 0, last = 0; i < c->keys; i++) {
+      if (attention_key_place(problem, b, i).row == 0) last = i;
+      if (i - last < c->block || hark_random_word(&random, (uint64_t)(b * c->keys + i)) % (uint32_t)c->block != 0) continue;
+      problem->chunk_starts[b * c->keys + i] = 1;
+      last = i;
+    }
 }
 
 /* -infinity at every seventh element. */
@@ -268,6 +295,7 @@ void attention_problem_make(const char *text, attention_problem *out) {
   if (c->mask) make_mask(&problem);
   if (c->query_mask) make_query_mask(&problem);
   make_division(&problem);
+  if (c->starts) make_chunk_starts(&problem);
   if (c->accumulate) problem.accumulate = ~0u;
   *out = problem;
 }
@@ -290,6 +318,7 @@ void attention_problem_free(attention_problem *problem) {
   for (int i = 0; i < ARRAY_COUNT; i++) free(problem->array[i].data);
   free(problem->mask);
   free(problem->query_mask);
+  free(problem->chunk_starts);
   free(problem->key_lengths);
   free(problem->query_offsets);
   free(problem->key_offsets);

@@ -2,7 +2,8 @@
  *
  *     dense:B2,H4,K2,L65,S70,D7,V5,causal,bias=1,lengths
  *
- * B batch, H heads, K key heads, L queries, S keys, D head_dim, V value_dim, W window (with "window:"), N block (with "hierarchical:"),
+ * B batch, H heads, K key heads, L queries, S keys, D head_dim, V value_dim, W window (with "window:"), N block (with "hierarchical:") or
+ * rows of a chunk (with "compressed:"),
  * C contextual positions (a table per head; with `cshared` one for all heads),
  * then words: causal, rbf, stick (stick-breaking), bias[=bits], mask[=bits], kernel (a log-kernel table per head), shared (one table for
  * all heads), directed (the table has a number for each direction), forget, dropout=P, offset=N, lengths, ragged, segments,
@@ -11,7 +12,9 @@
  * expanded (broadcast dimensions of bias, mask and a shared table have their full extent and stride 0), threads=N, seed=N.
  * hierarchical: mean, first, exact (coarse queries), sibling, linear, hbias (a hierarchical bias per head), hshared (one for all), qmask,
  * grid=C (the rows are pixels of a picture with C columns).
- * bits of bias and mask: 1 broadcast over the batch, 2 heads, 4 queries, 8 keys. Masks of hierarchical cases have bits 2 and 4.
+ * compressed: slots=C (of a chunk), select=K (slots of a query), kept=N (chunks), globals=G, starts (chunks of N rows and more).
+ * bits of bias and mask: 1 broadcast over the batch, 2 heads, 4 queries, 8 keys. Masks of hierarchical and compressed cases have
+ * bits 2 and 4.
  */
 #ifndef HARK_TESTS_ATTENTION_CASE_H
 #define HARK_TESTS_ATTENTION_CASE_H
@@ -21,11 +24,11 @@
 #define ATTENTION_CASE_BYTES 256
 
 typedef struct attention_case {
-  bool is_window, is_hierarchical;
-  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions, grid;
+  bool is_window, is_hierarchical, is_compressed;
+  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions, grid, slots, select, kept, globals;
   bool causal, rbf, stick, bias, mask, kernel, shared, forget, lengths, ragged, segments, misaligned, accumulate, large, hiding, roomy,
       expanded, has_offset, mean, first, exact, sibling, linear, hierarchical_bias, hierarchical_shared, query_mask, half,
-      contextual_shared, directed;
+      contextual_shared, directed, starts;
   int64_t bias_bits, mask_bits, offset, layout, room, threads, seed;
   double dropout;
   char text[ATTENTION_CASE_BYTES];
@@ -82,6 +85,7 @@ typedef struct attention_problem {
   uint8_t *mask; /* of shape mask_shape */
   int64_t mask_shape[4];
   uint8_t *query_mask;                  /* [B, L], or NULL */
+  uint8_t *chunk_starts;                /* [B, S], or NULL */
   int64_t *key_lengths;                 /* or NULL */
   int64_t *query_offsets, *key_offsets; /* or NULL */
   int64_t sequences;

@@ -329,8 +329,8 @@ void attention_expected_make(const attention_problem *problem, attention_expecte
   like(out, ARRAY_DFORGET, &a[ARRAY_FORGET]);
   like(out, ARRAY_DHIERARCHICAL_BIAS, &a[ARRAY_HIERARCHICAL_BIAS]);
   like(out, ARRAY_DCONTEXTUAL, &a[ARRAY_CONTEXTUAL]);
-  if (c->is_hierarchical) {
-    attention_expected_hierarchical(problem, out);
+  if (c->is_hierarchical || c->is_compressed) {
+    (c->is_hierarchical ? attention_expected_hierarchical : attention_expected_compressed)(problem, out);
     return;
   }
   const int64_t entries = c->queries * c->keys;

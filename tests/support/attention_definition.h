@@ -15,8 +15,9 @@ typedef struct attention_expected {
 } attention_expected;
 
 void attention_expected_make(const attention_problem *problem, attention_expected *out);
-/* The same for hierarchical cases; called by attention_expected_make. `out` is zeroed and has its arrays. */
+/* The same for hierarchical and for compressed cases; called by attention_expected_make. `out` is zeroed and has its arrays. */
 void attention_expected_hierarchical(const attention_problem *problem, attention_expected *out);
+void attention_expected_compressed(const attention_problem *problem, attention_expected *out);
 
 /* The level that covers query n and key i in blocks of `block` tokens: the least on which their blocks are the same or beside each other,
  * or with siblings have the same parent. */

@@ -180,7 +180,9 @@ hark_attention_desc attention_problem_desc(const attention_problem *problem, har
   hark_attention_desc desc = hark_attention_desc_default();
   desc.type = type;
   desc.product_type = c->half && type == HARK_F32 ? HARK_BF16 : HARK_NONE;
-  desc.structure = c->is_window ? HARK_STRUCTURE_WINDOW : c->is_hierarchical ? HARK_STRUCTURE_HIERARCHICAL : HARK_STRUCTURE_DENSE;
+  desc.structure = c->is_window ? HARK_STRUCTURE_WINDOW : c->is_hierarchical ? HARK_STRUCTURE_HIERARCHICAL
+                   : c->is_compressed ? HARK_STRUCTURE_COMPRESSED
+                                      : HARK_STRUCTURE_DENSE;
   if (c->is_hierarchical) {
     desc.hierarchy_block = c->block;
     desc.grid_columns = c->grid;
@@ -189,13 +191,21 @@ hark_attention_desc attention_problem_desc(const attention_problem *problem, har
     desc.interpolation = c->linear ? HARK_INTERPOLATION_LINEAR : HARK_INTERPOLATION_CONSTANT;
     desc.has_hierarchical_bias = c->hierarchical_bias || c->hierarchical_shared;
   }
+  if (c->is_compressed) {
+    desc.chunk = c->block;
+    desc.chunk_slots = c->slots;
+    desc.selected_slots = c->select;
+    desc.kept_chunks = c->kept;
+    desc.global_slots = c->globals;
+    desc.has_chunk_starts = c->starts;
+  }
   desc.normalisation = c->stick ? HARK_NORMALISATION_STICK_BREAKING : HARK_NORMALISATION_SOFTMAX;
   desc.kernel = c->rbf ? HARK_KERNEL_RBF : HARK_KERNEL_EXP;
   desc.batch = c->batch + room;
   desc.heads = c->heads;
   desc.key_heads = c->key_heads;
   desc.query_length = c->queries + rows;
-  desc.key_length = c->keys + (c->is_hierarchical ? rows : 2 * rows);
+  desc.key_length = c->keys + (c->is_hierarchical || c->is_compressed ? rows : 2 * rows);
   desc.head_dim = c->head_dim;
   desc.value_dim = c->value_dim;
   desc.max_sequences = c->ragged ? problem->sequences : 0;
@@ -319,6 +329,8 @@ void attention_run(hark_context *context, hark_type type, const attention_proble
   const int64_t query_mask_shape[] = {c->batch, c->queries};
   const device_bytes mask = upload_bytes(context, problem->mask, 4, problem->mask_shape, &args.mask);
   const device_bytes query_mask = upload_bytes(context, problem->query_mask, 2, query_mask_shape, &args.query_mask);
+  const int64_t starts_shape[] = {c->batch, c->keys};
+  const device_bytes starts = upload_bytes(context, problem->chunk_starts, 2, starts_shape, &args.chunk_starts);
   expand(c, &args.mask);
   expand(c, &args.attention_bias);
   expand_rows(c, &args.log_kernel);
@@ -352,6 +364,7 @@ void attention_run(hark_context *context, hark_type type, const attention_proble
   for (int i = 0; i < ARRAY_COUNT; i++) download(context, c->text, attention_array_names[i], &device[i], out->data[i]);
   hark_backend_release(context, mask.memory, mask.bytes);
   hark_backend_release(context, query_mask.memory, query_mask.bytes);
+  hark_backend_release(context, starts.memory, starts.bytes);
   hark_attention_plan_destroy(context, &plan);
 }
 

@@ -27,6 +27,7 @@ const hark_attention_algorithm *const hark_reference_attention[] = {&hark_refere
                                                                     &hark_reference_stick_breaking,
                                                                     &hark_reference_contextual,
                                                                     &hark_reference_grid,
+                                                                    &hark_reference_compressed,
                                                                     NULL};
 
 static const hark_attention_algorithm *const *attention(const hark_context *context) {

@@ -15,11 +15,12 @@
 
 #define AT(field) offsetof(hark_attend_values, field)
 #define HIERARCHICAL "structure hierarchical"
+#define COMPRESSED "structure compressed"
 #define CME "normalisation cme"
 static const hark_option options[] = {
     {"input", "input i", HARK_OPTION_STRING, AT(input), "", NULL, NULL, "FILE", "safetensors file with q, k, v and optional tensors", NULL},
     {"output", "output o", HARK_OPTION_STRING, AT(output), "", NULL, NULL, "FILE", "safetensors file to write", NULL},
-    {"structure", "structure", HARK_OPTION_ENUM, AT(structure), "dense", "dense|window|hierarchical", NULL, NULL,
+    {"structure", "structure", HARK_OPTION_ENUM, AT(structure), "dense", "dense|window|hierarchical|compressed", NULL, NULL,
      "which keys a query attends to", NULL},
     {"kernel", "kernel", HARK_OPTION_ENUM, AT(kernel), "exp", "exp|rbf", NULL, NULL, "similarity of a query and a key", NULL},
     {"normalisation", "normalisation", HARK_OPTION_ENUM, AT(normalisation), "softmax", "softmax|cme|stick_breaking", NULL, NULL,
@@ -60,6 +61,16 @@ static const hark_option options[] = {
     {"grid-columns", "grid-columns", HARK_OPTION_INT, AT(grid_columns), "0", "[0, 16777216]", NULL, "C",
      "the rows are the pixels of a picture with C columns, whose rows and columns are halved together; 0: no picture",
      HIERARCHICAL ", causal false"},
+    {"chunk", "chunk", HARK_OPTION_INT, AT(chunk), "64", "[1, 1048576]", NULL, "M",
+     "number of rows of a chunk; with tensor chunk_starts the smallest number", COMPRESSED},
+    {"chunk-slots", "chunk-slots", HARK_OPTION_INT, AT(chunk_slots), "1", "[1, 1048576]", NULL, "C",
+     "number of slots of a chunk: means of keys and of values over parts of its rows", COMPRESSED},
+    {"selected-slots", "selected-slots", HARK_OPTION_INT, AT(selected_slots), "16", "[1, 4096]", NULL, "K",
+     "number of slots that a query attends to: those with the highest logits", COMPRESSED},
+    {"kept-chunks", "kept-chunks", HARK_OPTION_INT, AT(kept_chunks), "0", "[0, inf)", NULL, "N",
+     "number of chunks from whose slots a query selects: the last ones before those near it; 0: all", COMPRESSED},
+    {"global-slots", "global-slots", HARK_OPTION_INT, AT(global_slots), "0", "[0, 1048576]", NULL, "G",
+     "number of slots into which the older chunks are merged; 0: a query does not attend to older chunks", COMPRESSED ", kept-chunks >0"},
     {"window", "window", HARK_OPTION_INT, AT(window), "0", "[0, inf)", NULL, NULL,
      "number of positions on each side that a query attends to", "structure window"},
     {"query-offset", "query-offset", HARK_OPTION_INT, AT(query_offset), "0", NULL, NULL, NULL,
@@ -106,6 +117,10 @@ static hark_status check(hark_invocation *call) {
     HARK_TRY(complain(call, "normalisation ridge", "cme needs --ridge X above 0, or --ridge 0 with tensor noise"));
   if (v->structure == HARK_ATTEND_HIERARCHICAL && v->query_offset != 0)
     HARK_TRY(complain(call, "query-offset structure", "with --structure hierarchical, expected 0: queries and keys share one hierarchy"));
+  if (v->structure == HARK_ATTEND_COMPRESSED && v->query_offset != 0)
+    HARK_TRY(complain(call, "query-offset structure", "with --structure compressed, expected 0: queries and keys share their chunks"));
+  if (v->structure == HARK_ATTEND_COMPRESSED && v->positional.count > 0)
+    HARK_TRY(complain(call, "positional structure", "with --structure compressed, expected none: the rows of a slot have several distances"));
   HARK_TRY(hark_attend_positional_check(call));
   if (v->structure == HARK_ATTEND_WINDOW && !hark_command_is_given(call, "window"))
     HARK_TRY(complain(call, "structure window", "window needs --window W"));
@@ -136,6 +151,14 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
     desc.coarse_query = (hark_coarse_query)v->coarse_query;
     desc.interpolation = (hark_hierarchy_interpolation)v->interpolation;
     desc.has_hierarchical_bias = t->hierarchical_bias.type != HARK_NONE;
+  }
+  if (v->structure == HARK_ATTEND_COMPRESSED) {
+    desc.chunk = v->chunk;
+    desc.chunk_slots = v->chunk_slots;
+    desc.selected_slots = v->selected_slots;
+    desc.kept_chunks = v->kept_chunks;
+    desc.global_slots = v->global_slots;
+    desc.has_chunk_starts = t->chunk_starts.type != HARK_NONE;
   }
   desc.kernel = v->kernel == HARK_ATTEND_RBF ? HARK_KERNEL_RBF : HARK_KERNEL_EXP;
   if (v->normalisation == HARK_ATTEND_CME) {
@@ -292,6 +315,7 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, c
                               .hierarchical_bias = t->hierarchical_bias,
                               .contextual = t->contextual,
                               .query_mask = t->query_mask,
+                              .chunk_starts = t->chunk_starts,
                               .ridge = t->ridge,
                               .sigma = t->sigma,
                               .noise = t->noise,
@@ -417,6 +441,8 @@ const hark_command hark_command_attend = {
         "    at least L\n"
         "  query_mask [B or 1,L] (U8 or BOOL, 0: not a query) and hierarchical_bias [H or 1,4*NR-1] are optional input\n"
         "  mask is by key only, [B or 1,1,1,L]\n"
+        "With --structure compressed, chunk_starts [B or 1,L] (U8 or BOOL, not 0: a chunk begins) is optional input, and mask is by\n"
+        "key only, [B or 1,1,1,L].\n"
         "Output: out, and log_sum_exp [B,H,Lq] or, with cme, variance and log_determinant [B,H,Lq] and quadratic [B,H,Lq,dv]\n"
         "(V^T M^-1 V of each column of v). If gradients are requested, also dq, dk, dv, dattention_bias, dlog_kernel, dforget,\n"
         "dcontextual, dhierarchical_bias, drotary_rates, dridge [1] and dnoise with cme, and dsigma [1] with rbf. With --positional\n"

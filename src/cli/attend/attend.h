@@ -8,7 +8,7 @@
 #include "cli/common.h"
 
 /* In the order of the options' words; structures and the words of a hierarchy are also in the order of attention.h. */
-enum { HARK_ATTEND_DENSE, HARK_ATTEND_WINDOW, HARK_ATTEND_HIERARCHICAL };
+enum { HARK_ATTEND_DENSE, HARK_ATTEND_WINDOW, HARK_ATTEND_HIERARCHICAL, HARK_ATTEND_COMPRESSED };
 enum { HARK_ATTEND_EXP, HARK_ATTEND_RBF };
 enum { HARK_ATTEND_SOFTMAX, HARK_ATTEND_CME, HARK_ATTEND_STICK_BREAKING };
 enum { HARK_ATTEND_FACTOR, HARK_ATTEND_CONJUGATE_GRADIENTS };
@@ -18,13 +18,13 @@ typedef struct hark_attend_values {
   int structure, kernel, normalisation, solver, rotary_pairs, rotary_scaling, partition, coarse_query, interpolation;
   bool causal, has_query_offset, unit, directed_kernel;
   double scale, sigma, rotary, rotary_fraction, rotary_factor, dropout, ridge, ridge_power, bound, solver_tolerance;
-  int64_t window, hierarchy_block, grid_columns, query_offset, rotary_context, seed, threads;
+  int64_t window, hierarchy_block, grid_columns, chunk, chunk_slots, selected_slots, kept_chunks, global_slots, query_offset, rotary_context, seed, threads;
   hark_string_list positional;
 } hark_attend_values;
 
 /* Tensors of the input file, intermediate tensors and results. Absent ones have type HARK_NONE or are NULL. */
 typedef struct hark_attend_tensors {
-  hark_tensor query, key, value, dout, bias, mask, log_kernel, forget, hierarchical_bias, query_mask;
+  hark_tensor query, key, value, dout, bias, mask, log_kernel, forget, hierarchical_bias, query_mask, chunk_starts;
   int64_t *key_lengths, *segments;
   size_t key_lengths_bytes, segments_bytes;
   hark_tensor rotary_rates, drotary_rates;

@@ -20,6 +20,13 @@ static bool is_hierarchical(const hark_attend_values *v, const hark_attend_tenso
 
 static bool is_not_hierarchical(const hark_attend_values *v, const hark_attend_tensors *t) { return !is_hierarchical(v, t); }
 
+static bool is_compressed(const hark_attend_values *v, const hark_attend_tensors *t) {
+  (void)t;
+  return v->structure == HARK_ATTEND_COMPRESSED;
+}
+
+static bool is_not_compressed(const hark_attend_values *v, const hark_attend_tensors *t) { return !is_compressed(v, t); }
+
 static bool is_picture(const hark_attend_values *v, const hark_attend_tensors *t) {
   (void)t;
   return v->grid_columns > 0;
@@ -86,9 +93,17 @@ static bool is_hierarchical_with_two_lengths(const hark_attend_values *v, const 
   return is_hierarchical(v, t) && has_two_lengths(v, t);
 }
 
-static bool masks_pairs_of_a_hierarchy(const hark_attend_values *v, const hark_attend_tensors *t) {
-  return is_hierarchical(v, t) && (t->mask.shape[1] != 1 || t->mask.shape[2] != 1);
+static bool is_compressed_with_two_lengths(const hark_attend_values *v, const hark_attend_tensors *t) {
+  return is_compressed(v, t) && has_two_lengths(v, t);
 }
+
+static bool masks_pairs(const hark_attend_tensors *t) { return t->mask.shape[1] != 1 || t->mask.shape[2] != 1; }
+
+static bool masks_pairs_of_a_hierarchy(const hark_attend_values *v, const hark_attend_tensors *t) {
+  return is_hierarchical(v, t) && masks_pairs(t);
+}
+
+static bool masks_pairs_of_slots(const hark_attend_values *v, const hark_attend_tensors *t) { return is_compressed(v, t) && masks_pairs(t); }
 
 static bool masks_pairs_of_cme(const hark_attend_values *v, const hark_attend_tensors *t) { return is_cme(v, t) && t->mask.shape[2] != 1; }
 
@@ -97,14 +112,19 @@ static bool masks_pairs_of_cme(const hark_attend_values *v, const hark_attend_te
 static const need needs[] = {
     {"q", is_hierarchical_with_two_lengths, USAGE,
      "has another length than k, expected the same with --structure hierarchical: queries and keys share one hierarchy"},
+    {"q", is_compressed_with_two_lengths, USAGE,
+     "has another length than k, expected the same with --structure compressed: queries and keys share their chunks"},
+    {"chunk_starts", is_not_compressed, USAGE, "needs --structure compressed"},
     {"hierarchical_bias", is_not_hierarchical, USAGE, "needs --structure hierarchical"},
     {"hierarchical_bias", is_picture, USAGE, "cannot be used with --grid-columns: it is indexed by one distance"},
     {"query_mask", is_not_hierarchical, USAGE, "needs --structure hierarchical"},
     {"attention_bias", is_hierarchical, USAGE,
      "cannot be used with --structure hierarchical, expected hierarchical_bias or log_kernel: coarse keys have no single entries"},
+    {"attention_bias", is_compressed, USAGE, "cannot be used with --structure compressed: a slot has no attention_bias of its own"},
     {"attention_bias", is_cme, USAGE,
      "cannot be used with --normalisation cme, expected log_kernel: a kernel with a bias is not positive definite"},
     {"forget", is_hierarchical, USAGE, "cannot be used with --structure hierarchical: gates differ inside a cell"},
+    {"forget", is_compressed, USAGE, "cannot be used with --structure compressed: gates differ inside a slot"},
     {"forget", is_cme, USAGE, "cannot be used with --normalisation cme: a kernel with gates is not symmetric"},
     {"forget", is_not_causal, USAGE, "needs --causal: gates are summed from a key up to a later query"},
     {"noise", is_not_cme, USAGE, "needs --normalisation cme"},
@@ -113,14 +133,18 @@ static const need needs[] = {
     {"dquadratic", is_not_cme, USAGE, "needs --normalisation cme"},
     {"contextual", has_odd_positions, INPUT, "has too few or too many positions, expected shape [H or 1, N, d] with N from 2 to 2^20"},
     {"contextual", is_hierarchical, USAGE, "cannot be used with --structure hierarchical: its keys are cells, and positions count tokens"},
+    {"contextual", is_compressed, USAGE, "cannot be used with --structure compressed: its keys are slots, and positions count tokens"},
     {"contextual", is_not_softmax, USAGE, "needs --normalisation softmax"},
     {"contextual", is_not_exp, USAGE, "needs --kernel exp"},
     {"contextual", is_not_causal, USAGE, "needs --causal: positions are counted from a query to earlier keys"},
     {"mask", masks_pairs_of_a_hierarchy, USAGE,
      "has heads or query rows, expected shape [B or 1, 1, 1, Lk] with --structure hierarchical: keys are masked before they are averaged"},
+    {"mask", masks_pairs_of_slots, USAGE,
+     "has heads or query rows, expected shape [B or 1, 1, 1, Lk] with --structure compressed: keys are masked before they are averaged"},
     {"mask", masks_pairs_of_cme, USAGE,
      "has query rows, expected shape [B or 1, H or 1, 1, Lk] with --normalisation cme: all queries share one factorisation"},
     {"log_kernel", is_picture, USAGE, "cannot be used with --grid-columns: it is a function of one distance"},
+    {"log_kernel", is_compressed, USAGE, "cannot be used with --structure compressed: the rows of a slot have several distances"},
     {"log_kernel", has_positional, USAGE, "and --positional are both given, expected one of them"},
     {"rotary_rates", is_not_rotary, USAGE, "needs --rotary BASE, which it replaces"},
     {"rotary_rates", has_other_base, USAGE, "cannot be used with --rotary-scaling dynamic, which changes the base"},
@@ -138,6 +162,7 @@ static bool is_given(const hark_attend_tensors *t, const char *name) {
   } tensors[] = {{"q", true},
                  {"hierarchical_bias", t->hierarchical_bias.type != HARK_NONE},
                  {"query_mask", t->query_mask.type != HARK_NONE},
+                 {"chunk_starts", t->chunk_starts.type != HARK_NONE},
                  {"attention_bias", t->bias.type != HARK_NONE},
                  {"forget", t->forget.type != HARK_NONE},
                  {"contextual", t->contextual.type != HARK_NONE},

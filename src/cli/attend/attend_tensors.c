@@ -35,6 +35,7 @@ static const char *const names[] = {"q",
                                     "segments",
                                     "hierarchical_bias",
                                     "query_mask",
+                                    "chunk_starts",
                                     "rotary_rates",
                                     "contextual",
                                     "noise",
@@ -204,12 +205,14 @@ static hark_status read_all(hark_context *context, const char *path, const hark_
   const bool one_table = table != NULL && table->rank == 2 && table->shape[0] == 1;
   const input_rule hierarchical_bias = {"hierarchical_bias", true, false, 2, {one_table ? 1 : heads, ANY_EXTENT}, "4*NR-1"};
   const input_rule query_mask = {"query_mask", false, true, 2, {batch, queries}, NULL};
+  const input_rule chunk_starts = {"chunk_starts", false, true, 2, {batch, keys}, NULL};
   const hark_stored_tensor *positions = hark_safetensors_find(file, "contextual");
   const bool one_for_all = positions != NULL && positions->rank == 3 && positions->shape[0] == 1;
   const input_rule contextual = {"contextual", true, false, 3, {one_for_all ? 1 : heads, ANY_EXTENT, shape[3]}, "N"};
   HARK_TRY(read_tensor(context, path, file, &contextual, type, &t->contextual));
   HARK_TRY(read_tensor(context, path, file, &hierarchical_bias, type, &t->hierarchical_bias));
   HARK_TRY(read_tensor(context, path, file, &query_mask, type, &t->query_mask));
+  HARK_TRY(read_tensor(context, path, file, &chunk_starts, type, &t->chunk_starts));
   const input_rule rates = {"rotary_rates", true, false, 1, {ANY_EXTENT}, "pairs"};
   HARK_TRY(read_tensor(context, path, file, &rates, type, &t->rotary_rates));
   const input_rule lengths = {"key_lengths", false, false, 1, {batch}, NULL}, segments = {"segments", false, false, 2, {batch, keys}, NULL};
@@ -398,6 +401,7 @@ void hark_attend_free(hark_context *context, hark_attend_tensors *t) {
                                   &t->dsigma,
                                   &t->hierarchical_bias,
                                   &t->query_mask,
+                                  &t->chunk_starts,
                                   &t->dhierarchical_bias,
                                   &t->ridge,
                                   &t->sigma,

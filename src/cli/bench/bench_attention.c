@@ -7,7 +7,8 @@
  * forget gates; positions=N: contextual ones, of a table for all heads; stick: stick-breaking, and long: with logits of about -8, so that
  * no stick is used up before the last key; f64; bf16: products of dense attention in bf16; packed: q, k and v as [B, L, H, D]; forward: no
  * backward. hierarchical: N block (16), mean, first or exact queries (first when causal, else mean), sibling, linear, hbias (a table per
- * head), grid=C (the rows are pixels of a picture with C columns). cme (kernel ridge, ridge 0.01): rbf unless exp, variance; dvariance,
+ * head), grid=C (the rows are pixels of a picture with C columns). compressed (always causal): N rows of a chunk (64), slots=C of a chunk
+ * (1), select=K slots of a query (16), kept=N chunks (all), globals=G global slots (none). cme (kernel ridge, ridge 0.01): rbf unless exp, variance; dvariance,
  * dlogdet, dquadratic: gradients by the variance, the log-determinant and the quadratic form; a table of log G is constant. Operations are
  * those of hark_attention_plan_operations(); bytes count every operand once.
  */
@@ -19,10 +20,12 @@
 #include "cli/bench/bench.h"
 
 #define CME_RIDGE 0.01
+#define COMPRESSED_CHUNK 64
 #define LONG_LOGIT 8.0 /* its negative */
 
 typedef struct attention_case {
-  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions, grid;
+  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions, grid, slots, select, kept,
+      globals;
   double dropout;
   bool causal, rbf, bias, mask, kernel, shared, directed, forget, twice, half, packed, forward_only, mean, first, exact, sibling, linear,
       hierarchical_bias, cme, exp, variance, dvariance, dlogdet, dquadratic, stick, unbroken;
@@ -88,6 +91,10 @@ static hark_status read_case(hark_context *context, const char *text, attention_
       {.name = "positions", .type = HARK_BENCH_WHOLE, .whole = &c->positions},
       {.name = "N", .type = HARK_BENCH_WHOLE, .whole = &c->block},
       {.name = "grid", .type = HARK_BENCH_WHOLE, .whole = &c->grid},
+      {.name = "slots", .type = HARK_BENCH_WHOLE, .whole = &c->slots},
+      {.name = "select", .type = HARK_BENCH_WHOLE, .whole = &c->select},
+      {.name = "kept", .type = HARK_BENCH_WHOLE, .whole = &c->kept},
+      {.name = "globals", .type = HARK_BENCH_WHOLE, .whole = &c->globals},
       {.name = "mean", .type = HARK_BENCH_FLAG, .flag = &c->mean},
       {.name = "first", .type = HARK_BENCH_FLAG, .flag = &c->first},
       {.name = "exact", .type = HARK_BENCH_FLAG, .flag = &c->exact},
@@ -129,7 +136,21 @@ static hark_status read_case(hark_context *context, const char *text, attention_
   *desc = hark_attention_desc_default();
   const size_t head = hark_bench_case_head(text);
   c->cme = head == strlen("cme") && memcmp(text, "cme", head) == 0;
-  if (head == strlen("hierarchical") && memcmp(text, "hierarchical", head) == 0) {
+  const bool compressed = head == strlen("compressed") && memcmp(text, "compressed", head) == 0;
+  if (!compressed && (c->slots != 0 || c->select != 0 || c->kept != 0 || c->globals != 0))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': slots, select, kept and globals belong to cases 'compressed:...'", text);
+  if (compressed) {
+    if (c->mean || c->first || c->exact || c->sibling || c->linear || c->hierarchical_bias || c->grid != 0 || c->window != 0)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': expected N<n>, slots, select, kept and globals of compressed attention",
+                       text);
+    c->causal = true;
+    desc->structure = HARK_STRUCTURE_COMPRESSED;
+    desc->chunk = c->block == 0 ? COMPRESSED_CHUNK : c->block;
+    desc->chunk_slots = c->slots;
+    desc->selected_slots = c->select;
+    desc->kept_chunks = c->kept;
+    desc->global_slots = c->globals;
+  } else if (head == strlen("hierarchical") && memcmp(text, "hierarchical", head) == 0) {
     if (c->window != 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': window=<n> belongs to cases 'window:...'", text);
     desc->structure = HARK_STRUCTURE_HIERARCHICAL;
     desc->hierarchy_block = c->block;

@@ -107,16 +107,16 @@ static void chunk_products(const backward_work *work, int key_level, const hark_
                       .end = call->head_dim,
                       .start = work->start};
     if (work->by_logits)
-      hark_grid_scores(&p, hark_grid_vectors(work->tile));
+      hark_tile_scores(&p, hark_grid_vectors(work->tile));
     else
-      hark_grid_weights(&p, hark_grid_vectors(work->tile));
+      hark_tile_weights(&p, hark_grid_vectors(work->tile));
     p.a = work->g;
     p.b = tree->value + chunk->block[b].first * call->value_pad;
     p.b_row = call->value_pad;
     p.c = work->products + at;
     p.end = call->value_dim;
     p.start = zeros;
-    hark_grid_scores(&p, hark_grid_vectors(work->tile));
+    hark_tile_scores(&p, hark_grid_vectors(work->tile));
     b = end;
   }
   for (b = 0; work->any_fine && b < chunk->blocks; b++)

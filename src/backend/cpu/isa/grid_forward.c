@@ -61,7 +61,7 @@ static void chunk_logits(const forward_work *work, int key_level, const hark_gri
                             .rows = chunk->slot[end] - chunk->slot[b],
                             .end = call->head_dim,
                             .start = zeros};
-    hark_grid_scores(&p, hark_grid_vectors(work->tile));
+    hark_tile_scores(&p, hark_grid_vectors(work->tile));
     b = end;
   }
   HARK_ISA(hark_grid_mask)(work->tile, key_level, chunk, -INFINITY, work->logits);

@@ -22,6 +22,7 @@
 #include "backend/cpu/isa/dense_pack.h"
 #include "backend/cpu/isa/dense_products.h"
 #include "backend/cpu/isa/distances.h"
+#include "backend/cpu/isa/tile_products.h"
 #include "backend/grid.h"
 
 #define HARK_GRID_MOST_BLOCK 256 /* cells */
@@ -222,22 +223,9 @@ void HARK_ISA(hark_grid_backward)(const hark_grid_tree *tree, int key_level, con
 size_t HARK_ISA(hark_grid_forward_floats)(const hark_attention_desc *desc);
 size_t HARK_ISA(hark_grid_backward_floats)(const hark_attention_desc *desc);
 
-/* Products of tiles; hark_product_run() with these ends. */
-HARK_SIMD_NOINLINE void hark_grid_scores(const hark_product *p, int vectors) { hark_product_run(HARK_FINISH_STORE, p, 0, vectors); }
-HARK_SIMD_NOINLINE void hark_grid_weights(const hark_product *p, int vectors) { hark_product_run(HARK_FINISH_EXP2, p, 0, vectors); }
-HARK_SIMD_NOINLINE void hark_grid_spread_all(const hark_product *p, int vectors) { hark_product_run(HARK_FINISH_SPREAD, p, 0, vectors); }
-
-/* C += B A for a weight matrix B. If not all numbers are finite, weights of 0, which hidden entries have, add nothing. */
+/* C += B A for a weight matrix B. */
 static inline void hark_grid_spread(const hark_grid_tree *tree, const hark_product *p, int width) {
-  if (HARK_LIKELY(tree->finite)) {
-    hark_grid_spread_all(p, width / HARK_LANES);
-    return;
-  }
-  for (int j = 0; j < p->rows; j++)
-    for (int k = 0; k < p->end; k++) {
-      const float weight = p->b[j * p->b_row + k * p->b_step];
-      for (int c = 0; weight != 0.0f && c < width; c++) p->c[j * p->c_row + c] += weight * p->a[k * p->a_step + c];
-    }
+  hark_tile_spread(tree->finite, p, width);
 }
 
 #endif

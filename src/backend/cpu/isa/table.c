@@ -9,7 +9,7 @@
 
 bool HARK_ISA(hark_cpu_has)(void); /* in isas.c, compiled without this instruction set */
 extern const hark_attention_algorithm HARK_ISA(hark_cpu_dense), HARK_ISA(hark_cpu_hierarchical), HARK_ISA(hark_cpu_kernel_ridge),
-    HARK_ISA(hark_cpu_kernel_ridge_wide), HARK_ISA(hark_cpu_grid);
+    HARK_ISA(hark_cpu_kernel_ridge_wide), HARK_ISA(hark_cpu_grid), HARK_ISA(hark_cpu_compressed);
 extern const hark_cpu_isa HARK_ISA(hark_cpu_isa);
 
 static const hark_backend_kernel kernels[] = {
@@ -42,7 +42,7 @@ static const hark_backend_kernel kernels[] = {
 
 static const hark_attention_algorithm *const attention[] = {
     &HARK_ISA(hark_cpu_dense),        &HARK_ISA(hark_cpu_hierarchical),      &HARK_ISA(hark_cpu_grid),
-    &HARK_ISA(hark_cpu_kernel_ridge), &HARK_ISA(hark_cpu_kernel_ridge_wide), NULL};
+    &HARK_ISA(hark_cpu_compressed),   &HARK_ISA(hark_cpu_kernel_ridge),      &HARK_ISA(hark_cpu_kernel_ridge_wide), NULL};
 
 const hark_cpu_isa HARK_ISA(hark_cpu_isa) = {
     .name = TEXT(HARK_ISA_NAME),

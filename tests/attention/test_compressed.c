@@ -1,0 +1,219 @@
+/* test_compressed.c - compressed attention: against its definition, and facts about what a query sees.
+ *
+ *     test_compressed                                    all
+ *     test_compressed 'compressed:L65,D7,N4,select=2'    these cases alone, on every machine (attention_case.h has the words)
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/attention_run.h"
+
+static void check_cases(const char *const *cases, size_t count) {
+  int failures = 0;
+  for (size_t i = 0; i < count; i++) failures += attention_check_case(cases[i], false) > 0;
+  if (failures > 0) fail_msg("%d of %zu cases failed; run one again with: test_compressed 'CASE'", failures, count);
+}
+#define CHECK(cases) check_cases(cases, sizeof(cases) / sizeof *(cases))
+
+/* Lengths around those of chunks and tiles, chunks of one row to more than a sequence, few and many slots. */
+static void test_shapes(void **state) {
+  (void)state;
+  static const struct {
+    int chunk, slots, select, kept, globals;
+  } layouts[] = {{1, 1, 3, 0, 0},  {2, 2, 1, 0, 0},  {4, 2, 5, 0, 0},   {5, 3, 4, 2, 2},   {16, 4, 8, 0, 0},  {16, 1, 1, 3, 5},
+                 {64, 8, 7, 1, 1}, {64, 3, 20, 2, 9}, {100, 7, 5, 0, 0}, {130, 9, 6, 1, 4}, {3, 3, 17, 4, 0}, {7, 1, 64, 6, 70}};
+  static const char *const options[] = {"", ",starts", ",mask", ",dropout=0.3", ",starts,mask", ",large", ",starts,dropout=0.2"};
+  static const int lengths[] = {1, 2, 31, 64, 65, 129, 200, 397};
+  int failures = 0;
+  for (size_t s = 0; s < sizeof layouts / sizeof layouts[0]; s++)
+    for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++) {
+      char text[ATTENTION_CASE_BYTES];
+      const int length = lengths[l], turn = (int)(s + 3 * l);
+      snprintf(text, sizeof text, "compressed:B1,H2,K1,L%d,D%d,V%d,N%d,slots=%d,select=%d,kept=%d,globals=%d%s,seed=%d", length,
+               1 + length % 19, 1 + length % 7, layouts[s].chunk, layouts[s].slots, layouts[s].select, layouts[s].kept,
+               layouts[s].globals, options[turn % 7], turn + 1);
+      failures += attention_check_case(text, false) > 0;
+    }
+  if (failures > 0) fail_msg("%d cases failed", failures);
+}
+
+static void test_options(void **state) {
+  (void)state;
+  static const char *const cases[] = {
+      "compressed:B1,H1,L1330,D6,V4,N16,slots=2,select=8,seed=2",
+      "compressed:B1,H1,L1190,D16,V6,N8,slots=2,select=12,kept=20,globals=8",
+      "compressed:B2,H4,K2,L320,D16,N16,slots=4,select=6,seed=2",
+      "compressed:B2,H6,K3,L317,D8,V33,N8,select=16,kept=5,globals=3",
+      "compressed:B1,H2,L700,D64,N64,slots=8,select=16",
+      "compressed:B1,H1,L400,D80,N32,slots=4,select=40",
+      "compressed:B1,H1,L300,D257,V1,N16,slots=2",
+      "compressed:B1,H1,L300,D17,V65,N16,slots=2,select=130,kept=10,globals=130",
+      "compressed:B2,H2,L324,D8,N8,slots=2,dropout=0.5",
+      "compressed:B2,H4,K2,L324,D8,N8,kept=3,globals=4,dropout=0.3",
+      "compressed:B3,H2,L300,D8,N8,lengths,slots=2",
+      "compressed:B3,H4,K2,L300,D16,N8,lengths,kept=4,globals=2,starts",
+      "compressed:B3,H2,L300,D8,N8,mask,slots=3",
+      "compressed:B3,H2,L300,D8,N8,mask=7,kept=2,globals=3",
+      "compressed:B2,H2,L300,D8,N8,mask,starts,expanded",
+      "compressed:H4,K2,L900,D8,N8,ragged,slots=2",
+      "compressed:H4,K2,L900,D8,N8,ragged,starts,kept=5,globals=5,dropout=0.2",
+      "compressed:H2,L3,D8,N4,ragged",
+      "compressed:B2,H4,K2,L600,D8,N8,segments,slots=2",
+      "compressed:B2,H4,K2,L300,D8,N4,segments,starts,mask,kept=3,globals=1",
+      "compressed:B3,H2,L3,D8,N1,segments",
+      "compressed:B2,H2,L300,D24,N16,layout=1",
+      "compressed:B2,H4,K2,L300,D24,V17,N8,slots=2,layout=2",
+      "compressed:B3,H4,K2,L300,D9,V17,N8,layout=2,lengths,misaligned,kept=3,globals=2",
+      "compressed:B2,H4,K2,L300,D9,N8,slots=2,accumulate",
+      "compressed:B2,H4,K2,L300,D9,N8,kept=3,globals=2,accumulate,layout=2",
+      "compressed:H2,L300,D9,N8,accumulate,ragged,mask",
+      "compressed:B2,H2,L300,D64,N16,slots=4,large,seed=2",
+      "compressed:B2,H2,L300,D64,N8,kept=4,globals=4,large",
+      "compressed:B2,H2,L300,D8,N8,slots=2,roomy",
+      "compressed:B3,H2,L300,D8,N8,roomy=100,lengths,dropout=0.1,kept=3,globals=2",
+      "compressed:B2,H4,K2,L300,D8,N8,roomy,segments,starts",
+      "compressed:B2,H2,L1,D1,N1",
+      "compressed:L90,D2,N1024",
+      "compressed:B1,H1,L900,D40,N16,slots=2,threads=3",
+      "compressed:B1,H3,L900,D40,N16,kept=9,globals=6,threads=7",
+      "compressed:B2,H2,L300,D8,N8,bf16",
+  };
+  CHECK(cases);
+}
+
+/* What a case has, as another case of the same numbers has it: its expected results are those of the other's definition. */
+static void check_equal(const char *text, const char *dense_text) {
+  attention_problem problem, dense;
+  attention_expected expected;
+  attention_problem_make(text, &problem);
+  attention_problem_make(dense_text, &dense);
+  for (int i = 0; i < ARRAY_OUT; i++)
+    if (problem.array[i].count > 0) {
+      assert_int_equal(dense.array[i].count, problem.array[i].count);
+      memcpy(dense.array[i].data, problem.array[i].data, (size_t)problem.array[i].count * sizeof(double));
+    }
+  attention_expected_make(&dense, &expected);
+  for (int m = 0; m < attention_machine_count; m++) {
+    attention_results results;
+    if (!attention_run_on(&attention_machines[m], &problem, &results)) continue;
+    assert_int_equal(attention_compare(&attention_machines[m], &problem, &expected, &results), 0);
+    attention_results_free(&results);
+  }
+  attention_expected_free(&expected);
+  attention_problem_free(&problem);
+  attention_problem_free(&dense);
+}
+
+/* Sequences of two chunks, and slots of one row that are all selected, have all entries of dense attention. Slots that are never seen leave
+ * those of a window that is as long. */
+static void test_limits(void **state) {
+  (void)state;
+  check_equal("compressed:B2,H4,K2,L128,D16,N64,slots=4", "dense:B2,H4,K2,L128,D16,causal");
+  check_equal("compressed:B2,H2,L150,D8,N1,select=150", "dense:B2,H2,L150,D8,causal");
+  check_equal("compressed:B2,H2,L150,D8,N3,slots=3,select=150", "dense:B2,H2,L150,D8,causal");
+  check_equal("compressed:B2,H2,L150,D8,N1,select=4,kept=3,globals=150", "dense:B2,H2,L150,D8,causal");
+  check_equal("compressed:B2,H2,L150,D8,N1,select=12,kept=12", "window:B2,H2,L150,D8,causal,W13");
+}
+
+/* The same bits with 1 to 4 threads, one head or many, in every result. */
+static void test_threads(void **state) {
+  (void)state;
+  static const char *const cases[] = {
+      "compressed:B1,H1,L1330,D16,N16,slots=2,select=8", "compressed:B1,H2,K1,L1200,D16,N8,kept=20,globals=4",
+      "compressed:B2,H4,K2,L900,D8,N16,starts,seed=2",          "compressed:B1,H1,L600,D8,N8,dropout=0.2,kept=9,globals=3",
+      "compressed:B3,H1,L700,D8,N8,lengths,slots=4",     "compressed:B1,H1,L1200,D8,N300,slots=64"};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (int m = 0; m < attention_machine_count; m++) {
+      attention_results first = {0};
+      for (int64_t threads = 1; threads <= 4; threads++) {
+        attention_problem problem;
+        attention_results results;
+        attention_problem_make(cases[i], &problem);
+        problem.is.threads = threads;
+        const bool ran = attention_run_on(&attention_machines[m], &problem, &results);
+        for (int array = ARRAY_OUT; ran && threads > 1 && array < ARRAY_COUNT; array++)
+          attention_same_bits("threads", cases[i], (attention_array)array, &first, &results);
+        if (ran && threads == 1)
+          first = results;
+        else if (ran)
+          attention_results_free(&results);
+        attention_problem_free(&problem);
+        if (!ran) break;
+      }
+      attention_results_free(&first);
+    }
+}
+
+/* Rows from `from` on have other numbers; starts of chunks there are taken away. */
+static void change_later(attention_problem *p, int64_t from) {
+  const attention_case *c = &p->is;
+  const attention_array arrays[] = {ARRAY_QUERY, ARRAY_KEY, ARRAY_VALUE};
+  for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+    attention_numbers *a = &p->array[arrays[i]];
+    for (int64_t at = 0; at < a->count; at++)
+      if (at / a->shape[3] % a->shape[2] >= from) a->data[at] = arrays[i] == ARRAY_VALUE ? 1e30 : 100 - 3 * a->data[at];
+  }
+  for (int64_t b = 0; p->chunk_starts != NULL && b < c->batch; b++)
+    for (int64_t row = from; row < c->keys; row++) p->chunk_starts[b * c->keys + row] = 0;
+}
+
+/* No later row changes a bit of a row's output, nor of what its gradients would be from earlier rows alone. */
+static void test_causality(void **state) {
+  (void)state;
+  static const char *const cases[] = {"compressed:B2,H2,L260,D16,N16,slots=4,select=6", "compressed:B2,H2,L260,D16,N8,starts,select=3",
+                                      "compressed:B1,H4,K2,L260,D16,N8,kept=5,globals=4"};
+  static const int64_t cuts[] = {1, 15, 16, 17, 63, 64, 65, 128, 200, 259};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (int m = 0; m < attention_machine_count; m++)
+      for (size_t k = 0; k < sizeof cuts / sizeof cuts[0]; k++) {
+        attention_problem one, other;
+        attention_results first, second;
+        attention_problem_make(cases[i], &one);
+        attention_problem_make(cases[i], &other);
+        change_later(&other, cuts[k]);
+        const bool ran = attention_run_on(&attention_machines[m], &one, &first) && attention_run_on(&attention_machines[m], &other, &second);
+        const int64_t width = one.is.value_dim, rows = one.is.queries;
+        for (int64_t at = 0; ran && at < first.count[ARRAY_OUT]; at++)
+          if (at / width % rows < cuts[k] && memcmp(&first.data[ARRAY_OUT][at], &second.data[ARRAY_OUT][at], sizeof(double)) != 0)
+            fail_msg("'%s' on %s: row %" PRId64 " depends on row %" PRId64 " or a later one", cases[i], attention_machines[m].name,
+                     at / width % rows, cuts[k]);
+        if (ran) {
+          attention_results_free(&first);
+          attention_results_free(&second);
+        }
+        attention_problem_free(&one);
+        attention_problem_free(&other);
+      }
+}
+
+static void test_rows_sum_to_one(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++) {
+    hark_context *context = attention_machine_open(&attention_machines[m], 1);
+    if (context == NULL) continue;
+    hark_context_destroy(&context);
+    attention_rows_sum_to_one(&attention_machines[m], "compressed:B2,H2,L700,D8,N16,slots=4,mask");
+    attention_rows_sum_to_one(&attention_machines[m], "compressed:B2,H2,L700,D8,N8,kept=7,globals=5,starts");
+  }
+}
+
+int main(int argument_count, char **arguments) {
+  if (argument_count > 1) {
+    int failures = 0;
+    for (int i = 1; i < argument_count; i++) failures += attention_check_case(arguments[i], true);
+    return failures > 0;
+  }
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes),  cmocka_unit_test(test_options),   cmocka_unit_test(test_limits),
+                                     cmocka_unit_test(test_threads), cmocka_unit_test(test_causality), cmocka_unit_test(test_rows_sum_to_one)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
