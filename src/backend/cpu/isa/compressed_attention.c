@@ -177,7 +177,6 @@ static hark_status execute(hark_context *context, const hark_attention_call *run
                                .head_pad = (int)hark_padded(desc->head_dim),
                                .value_pad = (int)hark_padded(desc->value_dim),
                                .selected = (int)desc->selected_slots,
-                               .selected_pad = (int)hark_padded(desc->selected_slots),
                                .scale = (float)desc->scale,
                                .trees = (char *)run->scratch + layout.trees,
                                .workers = (char *)run->scratch + layout.workers,

@@ -24,7 +24,7 @@ typedef struct hark_compressed_call {
   const hark_attention_args *args;
   bool backward;
   int head_dim, value_dim, head_pad, value_pad;
-  int selected, selected_pad; /* slots that a query selects; rounded up to whole vectors */
+  int selected; /* slots that a query selects at most */
   float scale;
   uint32_t dropout_threshold;
   float dropout_gain;
@@ -95,6 +95,44 @@ bool HARK_ISA(hark_compressed_next_block)(const hark_compressed_tile *tile, int6
 /* logits [keys][HARK_TILE_QUERIES] of a block, -infinity where hidden. queries: [d][HARK_TILE_QUERIES], times scale log2(e). */
 void HARK_ISA(hark_compressed_logits)(const hark_compressed_tile *tile, const hark_compressed_block *block, const float *queries,
                                       float *logits);
+
+/* logits <- products of `count` keys with the queries of a tile. */
+static inline void hark_compressed_products(const hark_compressed_tile *tile, const float *keys, int count, const float *queries,
+                                            float *logits) {
+  static const float zeros[HARK_TILE_QUERIES] = {0};
+  const hark_compressed_call *call = tile->tree->call;
+  const hark_product p = {.a = queries,
+                          .a_step = HARK_TILE_QUERIES,
+                          .b = keys,
+                          .b_row = call->head_pad,
+                          .b_step = 1,
+                          .c = logits,
+                          .c_row = HARK_TILE_QUERIES,
+                          .rows = count,
+                          .end = call->head_dim,
+                          .start = zeros};
+  hark_tile_scores(&p, hark_compressed_vectors(tile));
+}
+
+/* The slots that the rows of a tile select, as lists [selected][HARK_TILE_QUERIES]: logits and numbers. A lane's are the first `found`;
+ * after them logits are -infinity, and numbers -1. */
+typedef struct hark_compressed_selection {
+  float *logits;
+  const int32_t *number;
+  int found[HARK_TILE_QUERIES], most; /* most: of all lanes */
+} hark_compressed_selection;
+
+/* While they are made: logits as whole numbers in the same order. */
+typedef struct hark_compressed_lists {
+  int32_t *order, *number;
+} hark_compressed_lists;
+
+#define HARK_COMPRESSED_SORTED 32 /* up to so many selected slots, lists are sorted */
+
+/* logits: room for a block; memory: hark_compressed_select_floats(), aligned to a cache line. */
+hark_compressed_selection HARK_ISA(hark_compressed_select)(const hark_compressed_tile *tile, const float *queries, float *logits,
+                                                           float *memory);
+size_t HARK_ISA(hark_compressed_select_floats)(const hark_attention_desc *desc);
 
 /* 0 or the gain of dropout for every entry of a block, and for a query and a slot. */
 void HARK_ISA(hark_compressed_kept)(const hark_compressed_tile *tile, const hark_compressed_block *block, float *factors);

@@ -1,0 +1,214 @@
+/* compressed_select.c - the slots that the queries of a tile select: of all candidates those with the highest logits.
+ *
+ * Logits are compared as whole numbers: the bits of a float, of a negative one with all but the sign inverted, are in the order of the
+ * floats. NaN is the largest number. Candidates come in ascending order, and an equal one replaces none, so that of equal logits the first
+ * is selected.
+ *
+ * Few slots (HARK_COMPRESSED_SORTED): a sorted list for each lane, as vectors of all lanes. A candidate is inserted by comparing it with one
+ * place after another, and passing the smaller one on. Cost: `selected` comparisons for a vector of candidates of which one is above its
+ * lane's threshold, the last of its list.
+ *
+ * More: every lane appends candidates above its threshold to a buffer of twice the selected slots. When it is full, the better half
+ * remains, and the threshold is the lowest of it. Cost: about 2 moves and comparisons for each appended candidate.
+ */
+#include "compressed_tile.h"
+
+#define LOWEST ((int32_t)0x807fffff) /* of -infinity, which is selected by none */
+#define HIGHEST INT32_MAX            /* of NaN */
+
+size_t HARK_ISA(hark_compressed_select_floats)(const hark_attention_desc *desc) {
+  const size_t lists = 2 * (size_t)desc->selected_slots * HARK_TILE_QUERIES;
+  return desc->selected_slots <= HARK_COMPRESSED_SORTED ? lists : 3 * lists;
+}
+
+static float number_of(int32_t order) {
+  const uint32_t bits = order < 0 ? (uint32_t)order ^ 0x7fffffffu : (uint32_t)order;
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+HARK_SIMD vi orders_of(vf x) {
+  const vu bits = vf_bits(x), inverted = bits ^ vu_set(0x7fffffffu);
+  const vf order = vf_select(vu_less(bits, vu_set(0x80000000u)), x, vf_from_bits(inverted));
+  vi out;
+  const vf all = vf_select(vf_equal(x, x), order, vf_from_bits(vu_set((uint32_t)HIGHEST)));
+  memcpy(&out, &all, sizeof out);
+  return out;
+}
+
+HARK_SIMD vi vi_load(const int32_t *from) {
+  vi x;
+  memcpy(&x, from, sizeof x);
+  return x;
+}
+HARK_SIMD void vi_store(int32_t *to, vi x) { memcpy(to, &x, sizeof x); }
+HARK_SIMD vi vi_set(int32_t x) {
+  vi out;
+  const vu all = vu_set((uint32_t)x);
+  memcpy(&out, &all, sizeof out);
+  return out;
+}
+HARK_SIMD vi vi_select(vm mask, vi yes, vi no) {
+  vf a, b;
+  vi out;
+  memcpy(&a, &yes, sizeof a);
+  memcpy(&b, &no, sizeof b);
+  const vf chosen = vf_select(mask, a, b);
+  memcpy(&out, &chosen, sizeof out);
+  return out;
+}
+
+/* ---- sorted lists ---- */
+
+/* Inserts a candidate of a vector of lanes into their lists. */
+static void insert(const hark_compressed_lists *lists, int selected, int lane, vi order, int64_t slot) {
+  vi number = vi_set((int32_t)slot);
+  for (int i = 0; i < selected; i++) {
+    const ptrdiff_t at = (ptrdiff_t)i * HARK_TILE_QUERIES + lane;
+    const vi old = vi_load(lists->order + at), old_number = vi_load(lists->number + at);
+    const vm better = vi_less(old, order);
+    vi_store(lists->order + at, vi_select(better, order, old));
+    vi_store(lists->number + at, vi_select(better, number, old_number));
+    order = vi_select(better, old, order);
+    number = vi_select(better, old_number, number);
+  }
+}
+
+static void sort_block(const hark_compressed_lists *lists, int selected, int lanes, const float *logits, const float *weight, int count,
+                       int64_t first) {
+  const ptrdiff_t last = (ptrdiff_t)(selected - 1) * HARK_TILE_QUERIES;
+  for (int i = 0; i < count; i++) {
+    if (weight[i] == -INFINITY) continue;
+    for (int lane = 0; lane < lanes; lane += HARK_LANES) {
+      const vi order = orders_of(vf_load(logits + (ptrdiff_t)i * HARK_TILE_QUERIES + lane) + vf_set(weight[i]));
+      if (vm_any(vi_less(vi_load(lists->order + last + lane), order))) insert(lists, selected, lane, order, first + i);
+    }
+  }
+}
+
+/* ---- buffers ---- */
+
+typedef struct candidate {
+  int32_t order, number;
+} candidate;
+
+static bool is_better(candidate a, candidate b) { return a.order != b.order ? a.order > b.order : a.number < b.number; }
+
+static void swap(candidate *a, candidate *b) {
+  const candidate old = *a;
+  *a = *b;
+  *b = old;
+}
+
+/* Moves the `best` best of `count` candidates to the beginning, the worst of them to place best - 1: parts around a pivot, the median of
+ * three. */
+static void part_best(candidate *c, int count, int best) {
+  int from = 0, to = count - 1; /* place best - 1 is in this range */
+  while (from < to) {
+    const int middle = from + (to - from) / 2;
+    if (is_better(c[middle], c[from])) swap(&c[middle], &c[from]);
+    if (is_better(c[to], c[from])) swap(&c[to], &c[from]);
+    if (is_better(c[to], c[middle])) swap(&c[to], &c[middle]);
+    const candidate pivot = c[middle];
+    int i = from, j = to;
+    while (i <= j) {
+      while (is_better(c[i], pivot)) i++;
+      while (is_better(pivot, c[j])) j--;
+      if (i <= j) swap(&c[i++], &c[j--]);
+    }
+    if (best - 1 <= j)
+      to = j;
+    else if (best - 1 >= i)
+      from = i;
+    else
+      return;
+  }
+}
+
+typedef struct lane_buffer {
+  candidate *candidates; /* [2 selected] */
+  int count;
+} lane_buffer;
+
+static void append_block(lane_buffer *buffers, int32_t *threshold, int selected, int lanes, const float *logits, const float *weight,
+                         int count, int64_t first) {
+  for (int i = 0; i < count; i++) {
+    if (weight[i] == -INFINITY) continue;
+    for (int lane = 0; lane < lanes; lane += HARK_LANES) {
+      const vi order = orders_of(vf_load(logits + (ptrdiff_t)i * HARK_TILE_QUERIES + lane) + vf_set(weight[i]));
+      int32_t orders[HARK_LANES];
+      const vm above = vi_less(vi_load(threshold + lane), order);
+      if (!vm_any(above)) continue;
+      vi_store(orders, order);
+      for (int l = 0; l < HARK_LANES && lane + l < lanes; l++) {
+        lane_buffer *buffer = &buffers[lane + l];
+        if ((vm_bits(above) >> l & 1u) == 0) continue;
+        buffer->candidates[buffer->count++] = (candidate){orders[l], (int32_t)(first + i)};
+        if (buffer->count < 2 * selected) continue;
+        part_best(buffer->candidates, buffer->count, selected);
+        buffer->count = selected;
+        threshold[lane + l] = buffer->candidates[selected - 1].order;
+      }
+    }
+  }
+}
+
+static void give_buffers(const lane_buffer *buffers, int selected, int lanes, const hark_compressed_lists *lists) {
+  for (int lane = 0; lane < lanes; lane++) {
+    const int count = buffers[lane].count < selected ? buffers[lane].count : selected;
+    if (buffers[lane].count > selected) part_best(buffers[lane].candidates, buffers[lane].count, selected);
+    for (int i = 0; i < count; i++) {
+      lists->order[i * HARK_TILE_QUERIES + lane] = buffers[lane].candidates[i].order;
+      lists->number[i * HARK_TILE_QUERIES + lane] = buffers[lane].candidates[i].number;
+    }
+  }
+}
+
+/* ---- both ---- */
+
+/* Candidates in blocks, whose logits are in `logits` without their weights. */
+static void visit_candidates(const hark_compressed_tile *tile, const float *queries, float *logits, const hark_compressed_lists *lists,
+                             lane_buffer *buffers, int32_t *threshold) {
+  const hark_compressed_tree *tree = tile->tree;
+  const int selected = tree->call->selected;
+  int64_t from, to;
+  hark_chunk_candidates(&tree->chunks, tile->chunk, &from, &to);
+  for (; from < to; from += HARK_COMPRESSED_KEYS) {
+    const int count = (int)hark_min(to - from, HARK_COMPRESSED_KEYS);
+    const float *weight = tree->slots.weight + from;
+    hark_compressed_products(tile, tree->slots.key + from * tree->call->head_pad, count, queries, logits);
+    if (buffers == NULL)
+      sort_block(lists, selected, tile->count, logits, weight, count, from);
+    else
+      append_block(buffers, threshold, selected, tile->count, logits, weight, count, from);
+  }
+}
+
+hark_compressed_selection HARK_ISA(hark_compressed_select)(const hark_compressed_tile *tile, const float *queries, float *logits,
+                                                           float *memory) {
+  const int selected = tile->tree->call->selected, places = selected * HARK_TILE_QUERIES;
+  const hark_compressed_lists lists = {(int32_t *)(void *)memory, (int32_t *)(void *)(memory + places)};
+  hark_compressed_selection out = {.logits = memory, .number = lists.number};
+  lane_buffer buffers[HARK_TILE_QUERIES];
+  int32_t threshold[HARK_TILE_QUERIES];
+  const bool sorts = selected <= HARK_COMPRESSED_SORTED;
+  for (int i = 0; i < places; i++) {
+    lists.order[i] = LOWEST;
+    lists.number[i] = -1;
+  }
+  for (int lane = 0; lane < HARK_TILE_QUERIES && !sorts; lane++) {
+    buffers[lane] = (lane_buffer){(candidate *)(void *)(memory + 2 * places) + (ptrdiff_t)lane * 2 * selected, 0};
+    threshold[lane] = LOWEST;
+  }
+  visit_candidates(tile, queries, logits, &lists, sorts ? NULL : buffers, threshold);
+  if (!sorts) give_buffers(buffers, selected, tile->count, &lists);
+  for (int lane = 0; lane < tile->count; lane++) {
+    int found = 0;
+    while (found < selected && lists.number[found * HARK_TILE_QUERIES + lane] >= 0) found++;
+    out.most = out.most > found ? out.most : found;
+    out.found[lane] = found;
+  }
+  for (int i = 0; i < out.most * HARK_TILE_QUERIES; i++) memory[i] = number_of(lists.order[i]); /* the same memory */
+  return out;
+}
