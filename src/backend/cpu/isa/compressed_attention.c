@@ -26,8 +26,8 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
     reason = "type is not f32";
   else if (desc->head_dim > INT32_MAX / HARK_TILE_QUERIES || desc->value_dim > INT32_MAX / HARK_TILE_QUERIES)
     reason = "head_dim or value_dim is too large";
-  else if (desc->longest > UINT32_MAX / desc->selected_slots)
-    reason = "longest times selected_slots is above 2^32 - 1";
+  else if (desc->longest > hark_min(INT32_MAX, UINT32_MAX / desc->selected_slots))
+    reason = "longest is above 2^31 - 1, or longest times selected_slots above 2^32 - 1";
   else if (hark_chunks_most(desc, desc->longest) > INT32_MAX / desc->chunk_slots)
     reason = "a sequence has more than 2^31 - 1 slots";
   if (reason != NULL && size > 0) snprintf(why, size, "%s", reason);

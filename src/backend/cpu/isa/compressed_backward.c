@@ -136,6 +136,19 @@ HARK_SIMD float dot(const float *a, const float *b, int padded) {
   return vf_sum(sum);
 }
 
+/* F of the slots of a group, and F dout.v. */
+static void group_products(const backward_work *work, int64_t row, const int32_t *numbers, int count, float *factors, float *products) {
+  const hark_compressed_tree *tree = work->tile->tree;
+  const hark_compressed_call *call = tree->call;
+  const float *dout = tree->dout + row * call->value_pad;
+  for (int l = 0; l < HARK_LANES; l++) factors[l] = products[l] = 0.0f;
+  for (int l = 0; l < count; l++) {
+    factors[l] = call->dropout_threshold > 0 ? HARK_ISA(hark_compressed_keeps)(tree, row, numbers[l]) : 1.0f;
+    if (factors[l] != 0.0f)
+      products[l] = factors[l] * dot(dout, tree->slots.value + (int64_t)numbers[l] * call->value_pad, call->value_pad);
+  }
+}
+
 /* The selected slots of a row: dq, and what the slots will collect. */
 static void selected_backward(const backward_work *work, int lane) {
   const hark_compressed_tile *tile = work->tile;
@@ -143,24 +156,28 @@ static void selected_backward(const backward_work *work, int lane) {
   const hark_compressed_call *call = tree->call;
   const int64_t row = tile->first + lane;
   const hark_compressed_saved saved = hark_compressed_saved_of(tree, row);
-  const float *dout = tree->dout + row * call->value_pad;
-  float *dquery = work->dquery + (ptrdiff_t)lane * call->head_pad;
-  float weights[HARK_LANES];
-  for (int i = 0; i < call->selected && hark_compressed_number(saved.numbers, i) >= 0; i++) {
-    if (i % HARK_LANES == 0) {
-      const vf logit = vf_load_part_or_all(saved.logits + i, call->selected - i);
-      const vf weight = vf_exp2(logit - vf_set(work->top[lane])) * vf_set(work->inverse[lane]);
-      vf_store(weights, tree->finite ? weight : hark_seen_weight(weight, logit));
+  float *weights = tree->selected_weight + row * call->selected, *gradients = tree->selected_gradient + row * call->selected;
+  for (int i = 0; i < call->selected && hark_compressed_number(saved.numbers, i) >= 0; i += HARK_LANES) {
+    float factors[HARK_LANES], products[HARK_LANES];
+    int32_t numbers[HARK_LANES];
+    int count = 0;
+    for (; count < HARK_LANES && i + count < call->selected && hark_compressed_number(saved.numbers, i + count) >= 0; count++)
+      numbers[count] = hark_compressed_number(saved.numbers, i + count);
+    group_products(work, row, numbers, count, factors, products);
+    const vf logit = vf_load_part_or_all(saved.logits + i, count), factor = vf_load(factors);
+    vf weight = vf_exp2(logit - vf_set(work->top[lane])) * vf_set(work->inverse[lane]);
+    if (!tree->finite) weight = hark_seen_weight(weight, logit);
+    const vf kept = vf_select(vf_equal(factor, vf_zero()), vf_zero(), factor * weight);
+    const vf gradient = vf_set(call->scale) * (weight * (vf_load(products) - vf_set(work->mean[lane])));
+    if (count == HARK_LANES) {
+      vf_store(weights + i, kept);
+      vf_store(gradients + i, gradient);
+    } else {
+      vf_store_part(weights + i, kept, count);
+      vf_store_part(gradients + i, gradient, count);
     }
-    const int64_t slot = hark_compressed_number(saved.numbers, i);
-    const float factor = call->dropout_threshold > 0 ? HARK_ISA(hark_compressed_keeps)(tree, row, slot) : 1.0f, weight = weights[i % HARK_LANES];
-    const float product = factor == 0.0f ? 0.0f : factor * dot(dout, tree->slots.value + slot * call->value_pad, call->value_pad);
-    const float gradient = call->scale * (weight * (product - work->mean[lane]));
-    tree->selected_weight[row * call->selected + i] = factor == 0.0f ? 0.0f : factor * weight;
-    tree->selected_gradient[row * call->selected + i] = gradient;
-    const float *key = tree->slots.key + slot * call->head_pad;
-    for (int c = 0; c < call->head_pad; c += HARK_LANES)
-      vf_store(dquery + c, vf_fma(vf_set(gradient), vf_load(key + c), vf_load(dquery + c)));
+    const hark_compressed_sum sum = {gradients + i, numbers, 1, count, tree->slots.key, call->head_pad};
+    hark_compressed_add(&sum, work->dquery + (ptrdiff_t)lane * call->head_pad);
   }
 }
 

@@ -153,24 +153,6 @@ static void mix_block(forward_work *work, const hark_compressed_block *block) {
   hark_tile_spread(tree->finite, &p, call->value_pad);
 }
 
-/* Y of a row += weighted values of its slots; some vectors of features at a time, whose sums stay in registers. */
-HARK_SIMD void mix_row(const int vectors, const float *weights, const int32_t *number, int count, const float *values, int width,
-                       float *mixed) {
-  vf sum[4];
-  HARK_UNROLL
-  for (int m = 0; m < vectors; m++) sum[m] = vf_load(mixed + m * HARK_LANES);
-  HARK_ROLLED
-  for (int i = 0; i < count; i++) {
-    const float weight = weights[(ptrdiff_t)i * HARK_TILE_QUERIES];
-    const float *value = values + (int64_t)number[(ptrdiff_t)i * HARK_TILE_QUERIES] * width;
-    if (weight == 0.0f) continue; /* dropped, or too small */
-    HARK_UNROLL
-    for (int m = 0; m < vectors; m++) sum[m] = vf_fma(vf_set(weight), vf_load(value + m * HARK_LANES), sum[m]);
-  }
-  HARK_UNROLL
-  for (int m = 0; m < vectors; m++) vf_store(mixed + m * HARK_LANES, sum[m]);
-}
-
 /* Adds the selected slots of all rows, whose logits have been saved. */
 static void mix_selected(forward_work *work) {
   const hark_compressed_tile *tile = work->tile;
@@ -183,11 +165,8 @@ static void mix_selected(forward_work *work) {
     const int32_t *number = selection->number + row;
     for (int i = 0; call->dropout_threshold > 0 && i < selection->found[row]; i++)
       weights[i * HARK_TILE_QUERIES] *= HARK_ISA(hark_compressed_keeps)(tree, tile->first + row, number[i * HARK_TILE_QUERIES]);
-    int c = 0;
-    for (; c + 4 * HARK_LANES <= call->value_pad; c += 4 * HARK_LANES)
-      mix_row(4, weights, number, selection->found[row], tree->slots.value + c, call->value_pad, mixed + c);
-    for (; c < call->value_pad; c += HARK_LANES)
-      mix_row(1, weights, number, selection->found[row], tree->slots.value + c, call->value_pad, mixed + c);
+    const hark_compressed_sum sum = {weights, number, HARK_TILE_QUERIES, selection->found[row], tree->slots.value, call->value_pad};
+    hark_compressed_add(&sum, mixed);
   }
 }
 

@@ -317,17 +317,21 @@ void HARK_ISA(hark_compressed_sort_users)(const hark_compressed_tree *tree) {
   first[0] = 0;
 }
 
-/* target += sum over users of factor x row, feature by feature in the order of rows */
+/* target += sum over the users of a slot of factor x row, in the order of rows */
 static void add_users(const hark_compressed_tree *tree, int64_t slot, const float *factors, const float *rows, int padded, float *target) {
-  const uint32_t selected = (uint32_t)tree->call->selected;
-  for (int c = 0; c < padded; c += HARK_LANES) {
-    vf sum = vf_zero();
-    for (uint32_t at = tree->first_user[slot]; at < tree->first_user[slot + 1]; at++) {
-      const uint32_t entry = tree->users[at];
-      const float factor = factors[entry];
-      if (factor != 0.0f) sum = vf_fma(vf_set(factor), vf_load(rows + (int64_t)(entry / selected) * padded + c), sum);
+  enum { GROUP = 64 };
+  const uint32_t selected = (uint32_t)tree->call->selected, end = tree->first_user[slot + 1];
+  float weights[GROUP];
+  int32_t numbers[GROUP];
+  hark_compressed_sum sum = {weights, numbers, 1, 0, rows, padded};
+  for (uint32_t first = tree->first_user[slot]; first < end; first += GROUP) {
+    sum.count = (int)(end - first < GROUP ? end - first : GROUP);
+    for (int i = 0; i < sum.count; i++) {
+      const uint32_t entry = tree->users[first + (uint32_t)i];
+      weights[i] = factors[entry];
+      numbers[i] = (int32_t)(entry / selected);
     }
-    vf_store(target + c, vf_load(target + c) + sum);
+    hark_compressed_add(&sum, target);
   }
 }
 

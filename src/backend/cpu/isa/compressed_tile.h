@@ -114,6 +114,40 @@ static inline void hark_compressed_products(const hark_compressed_tile *tile, co
   hark_tile_scores(&p, hark_compressed_vectors(tile));
 }
 
+/* A sum of rows of `width` features, each times a weight. Rows whose weight is 0 add nothing, whatever they have. */
+typedef struct hark_compressed_sum {
+  const float *weights;
+  const int32_t *number; /* of the row; both are `step` apart */
+  ptrdiff_t step;
+  int count;
+  const float *rows;
+  int width; /* a multiple of the lanes */
+} hark_compressed_sum;
+
+#define HARK_COMPRESSED_SUMS 4 /* vectors of features whose sums are in registers together */
+HARK_SIMD void hark_compressed_add_some(const int vectors, const hark_compressed_sum *s, int first, float *to) {
+  vf sum[HARK_COMPRESSED_SUMS];
+  HARK_UNROLL
+  for (int m = 0; m < vectors; m++) sum[m] = vf_load(to + first + m * HARK_LANES);
+  HARK_ROLLED
+  for (int i = 0; i < s->count; i++) {
+    const float weight = s->weights[i * s->step], *row = s->rows + (int64_t)s->number[i * s->step] * s->width + first;
+    if (weight == 0.0f) continue;
+    HARK_UNROLL
+    for (int m = 0; m < vectors; m++) sum[m] = vf_fma(vf_set(weight), vf_load(row + m * HARK_LANES), sum[m]);
+  }
+  HARK_UNROLL
+  for (int m = 0; m < vectors; m++) vf_store(to + first + m * HARK_LANES, sum[m]);
+}
+
+/* to += the sum */
+HARK_SIMD_NOINLINE void hark_compressed_add(const hark_compressed_sum *s, float *to) {
+  int c = 0;
+  for (; c + HARK_COMPRESSED_SUMS * HARK_LANES <= s->width; c += HARK_COMPRESSED_SUMS * HARK_LANES)
+    hark_compressed_add_some(HARK_COMPRESSED_SUMS, s, c, to);
+  for (; c < s->width; c += HARK_LANES) hark_compressed_add_some(1, s, c, to);
+}
+
 /* The slots that the rows of a tile select, as lists [selected][HARK_TILE_QUERIES]: logits and numbers. A lane's are the first `found`;
  * after them logits are -infinity, and numbers -1. */
 typedef struct hark_compressed_selection {
@@ -127,7 +161,7 @@ typedef struct hark_compressed_lists {
   int32_t *order, *number;
 } hark_compressed_lists;
 
-#define HARK_COMPRESSED_SORTED 32 /* up to so many selected slots, lists are sorted */
+#define HARK_COMPRESSED_SORTED 64 /* up to so many selected slots, lists are sorted */
 
 /* logits: room for a block; memory: hark_compressed_select_floats(), aligned to a cache line. */
 hark_compressed_selection HARK_ISA(hark_compressed_select)(const hark_compressed_tile *tile, const float *queries, float *logits,
