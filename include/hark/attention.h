@@ -22,9 +22,9 @@ extern "C" {
 /* Which keys a query meets. */
 typedef enum hark_attention_structure {
   HARK_STRUCTURE_DENSE,
-  HARK_STRUCTURE_WINDOW,      /* keys with |position difference| <= window; cost O(L window) */
+  HARK_STRUCTURE_WINDOW,       /* keys with |position difference| <= window; cost O(L window) */
   HARK_STRUCTURE_HIERARCHICAL, /* near keys one by one, farther ones by cells of 2, 4, 8, ... tokens; cost O(L) (H-Transformer-1D) */
-  HARK_STRUCTURE_COMPRESSED    /* causal: near keys one by one, farther ones by the slots of chunks, of which a query meets the best (AHCA) */
+  HARK_STRUCTURE_COMPRESSED /* causal: near keys one by one, farther ones by the slots of chunks, of which a query meets the best (AHCA) */
 } hark_attention_structure;
 
 /* HIERARCHICAL: which blocks of tokens meet on a level (docs/mathematics/hierarchical.md). */
@@ -143,7 +143,7 @@ typedef struct hark_attention_desc {
   int64_t chunk_slots;    /* C, slots of a chunk: means of keys and values of the C-th parts of its rows; 1 to chunk; 0: 1 */
   int64_t selected_slots; /* slots that a query meets: those with the highest logits; 1 to 4096; 0: 16 */
   int64_t kept_chunks;    /* chunks before those near a query whose slots remain apart; 0: all */
-  int64_t global_slots;   /* G, with kept_chunks: the older slots are merged into so many, all of which a query meets; 0: they are not seen */
+  int64_t global_slots; /* G, with kept_chunks: the older slots are merged into so many, all of which a query meets; 0: they are not seen */
   int64_t has_chunk_starts; /* 0, or 1: calls carry chunk_starts */
 } hark_attention_desc;
 

@@ -265,16 +265,15 @@ static hark_status check_compressed_inputs(hark_context *context, const hark_att
   const struct {
     bool set;
     const char *reason;
-  } refused[] = {
-      {!desc->causal, "structure is compressed without causal: a query sees finished chunks before it, expected causal"},
-      {desc->kernel != HARK_KERNEL_EXP, "kernel is rbf with structure compressed, expected exp"},
-      {desc->normalisation == HARK_NORMALISATION_CME, "normalisation is cme with structure compressed, expected softmax"},
-      {desc->normalisation == HARK_NORMALISATION_STICK_BREAKING,
-       "normalisation is stick_breaking with structure compressed, expected softmax: the keys of a slot have an order"},
-      {desc->has_bias, "has_bias with structure compressed: a slot has no attention_bias of its own"},
-      {desc->has_log_kernel, "has_log_kernel with structure compressed: the rows of a slot have several distances"},
-      {desc->has_forget, "has_forget with structure compressed: gates differ inside a slot"},
-      {desc->contextual_positions != 0, "contextual_positions with structure compressed: the keys of a slot have an order"}};
+  } refused[] = {{!desc->causal, "structure is compressed without causal: a query sees finished chunks before it, expected causal"},
+                 {desc->kernel != HARK_KERNEL_EXP, "kernel is rbf with structure compressed, expected exp"},
+                 {desc->normalisation == HARK_NORMALISATION_CME, "normalisation is cme with structure compressed, expected softmax"},
+                 {desc->normalisation == HARK_NORMALISATION_STICK_BREAKING,
+                  "normalisation is stick_breaking with structure compressed, expected softmax: the keys of a slot have an order"},
+                 {desc->has_bias, "has_bias with structure compressed: a slot has no attention_bias of its own"},
+                 {desc->has_log_kernel, "has_log_kernel with structure compressed: the rows of a slot have several distances"},
+                 {desc->has_forget, "has_forget with structure compressed: gates differ inside a slot"},
+                 {desc->contextual_positions != 0, "contextual_positions with structure compressed: the keys of a slot have an order"}};
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
     if (refused[i].set) return hark_fail(context, HARK_UNSUPPORTED, "attention: %s", refused[i].reason);
   if (desc->query_length != desc->key_length)

@@ -30,7 +30,7 @@ static void test_shapes(void **state) {
   (void)state;
   static const struct {
     int chunk, slots, select, kept, globals;
-  } layouts[] = {{1, 1, 3, 0, 0},  {2, 2, 1, 0, 0},  {4, 2, 5, 0, 0},   {5, 3, 4, 2, 2},   {16, 4, 8, 0, 0},  {16, 1, 1, 3, 5},
+  } layouts[] = {{1, 1, 3, 0, 0},  {2, 2, 1, 0, 0},   {4, 2, 5, 0, 0},   {5, 3, 4, 2, 2},   {16, 4, 8, 0, 0}, {16, 1, 1, 3, 5},
                  {64, 8, 7, 1, 1}, {64, 3, 20, 2, 9}, {100, 7, 5, 0, 0}, {130, 9, 6, 1, 4}, {3, 3, 17, 4, 0}, {7, 1, 64, 6, 70}};
   static const char *const options[] = {"", ",starts", ",mask", ",dropout=0.3", ",starts,mask", ",large", ",starts,dropout=0.2"};
   static const int lengths[] = {1, 2, 31, 64, 65, 129, 200, 397};
@@ -40,8 +40,8 @@ static void test_shapes(void **state) {
       char text[ATTENTION_CASE_BYTES];
       const int length = lengths[l], turn = (int)(s + 3 * l);
       snprintf(text, sizeof text, "compressed:B1,H2,K1,L%d,D%d,V%d,N%d,slots=%d,select=%d,kept=%d,globals=%d%s,seed=%d", length,
-               1 + length % 19, 1 + length % 7, layouts[s].chunk, layouts[s].slots, layouts[s].select, layouts[s].kept,
-               layouts[s].globals, options[turn % 7], turn + 1);
+               1 + length % 19, 1 + length % 7, layouts[s].chunk, layouts[s].slots, layouts[s].select, layouts[s].kept, layouts[s].globals,
+               options[turn % 7], turn + 1);
       failures += attention_check_case(text, false) > 0;
     }
   if (failures > 0) fail_msg("%d cases failed", failures);
@@ -130,7 +130,7 @@ static void test_threads(void **state) {
   (void)state;
   static const char *const cases[] = {
       "compressed:B1,H1,L1330,D16,N16,slots=2,select=8", "compressed:B1,H2,K1,L1200,D16,N8,kept=20,globals=4",
-      "compressed:B2,H4,K2,L900,D8,N16,starts,seed=2",          "compressed:B1,H1,L600,D8,N8,dropout=0.2,kept=9,globals=3",
+      "compressed:B2,H4,K2,L900,D8,N16,starts,seed=2",   "compressed:B1,H1,L600,D8,N8,dropout=0.2,kept=9,globals=3",
       "compressed:B3,H1,L700,D8,N8,lengths,slots=4",     "compressed:B1,H1,L1200,D8,N300,slots=64"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (int m = 0; m < attention_machine_count; m++) {
@@ -181,7 +181,8 @@ static void test_causality(void **state) {
         attention_problem_make(cases[i], &one);
         attention_problem_make(cases[i], &other);
         change_later(&other, cuts[k]);
-        const bool ran = attention_run_on(&attention_machines[m], &one, &first) && attention_run_on(&attention_machines[m], &other, &second);
+        const bool ran =
+            attention_run_on(&attention_machines[m], &one, &first) && attention_run_on(&attention_machines[m], &other, &second);
         const int64_t width = one.is.value_dim, rows = one.is.queries;
         for (int64_t at = 0; ran && at < first.count[ARRAY_OUT]; at++)
           if (at / width % rows < cuts[k] && memcmp(&first.data[ARRAY_OUT][at], &second.data[ARRAY_OUT][at], sizeof(double)) != 0)
@@ -213,7 +214,8 @@ int main(int argument_count, char **arguments) {
     for (int i = 1; i < argument_count; i++) failures += attention_check_case(arguments[i], true);
     return failures > 0;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes),  cmocka_unit_test(test_options),   cmocka_unit_test(test_limits),
-                                     cmocka_unit_test(test_threads), cmocka_unit_test(test_causality), cmocka_unit_test(test_rows_sum_to_one)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes),    cmocka_unit_test(test_options),
+                                     cmocka_unit_test(test_limits),    cmocka_unit_test(test_threads),
+                                     cmocka_unit_test(test_causality), cmocka_unit_test(test_rows_sum_to_one)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

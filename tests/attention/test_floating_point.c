@@ -18,7 +18,7 @@
 static const char *const cases[] = {
     "dense:B2,H4,K2,L70,D16,V16,causal",         "dense:B1,H4,L70,D16,V16,rbf,mask=15,bias=15",
     "window:B2,H4,L70,D16,V16,W9,causal",        "hierarchical:B2,H4,L96,D16,V16,N8,causal,first",
-    "hierarchical:B2,H4,L96,D16,V16,N4,grid=12",
+    "hierarchical:B2,H4,L96,D16,V16,N4,grid=12", "compressed:B2,H4,L96,D16,V16,N8,kept=3,globals=2",
 };
 
 static const struct {

@@ -94,6 +94,10 @@ static int check_case(const char *text) {
   if (problem.is.query_mask)
     assert_int_equal(hark_tensor_wrap(context, problem.query_mask, HARK_U8, 2, query_mask_shape, NULL, &args.query_mask), HARK_OK);
 
+  const int64_t starts_shape[] = {problem.is.batch, problem.is.keys};
+  if (problem.is.starts)
+    assert_int_equal(hark_tensor_wrap(context, problem.chunk_starts, HARK_U8, 2, starts_shape, NULL, &args.chunk_starts), HARK_OK);
+
   const double step = problem.is.positions > 0 ? SMALL_STEP : STEP;
   int failures = 0, checked = 0;
   for (size_t k = 0; k < sizeof differentiable / sizeof differentiable[0]; k++) {
@@ -201,6 +205,10 @@ static void test_all(void **state) {
       "hierarchical:H2,L47,D2,N4,grid=7,exact",
       "hierarchical:H2,L80,D2,N4,grid=10,rbf,dropout=0.3,mask,qmask",
       "hierarchical:H2,L40,D2,N4,grid=5,ragged",
+      "compressed:B2,H4,K2,L23,D2,V3,N3,slots=2,select=2,seed=5",
+      "compressed:B2,H2,L25,D2,N2,kept=3,globals=2,select=2,mask",
+      "compressed:H2,L31,D2,N2,starts,dropout=0.3,select=3",
+      "compressed:H2,L40,D2,N2,ragged,kept=2,globals=1",
   };
   int failures = 0;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) failures += check_case(cases[i]) > 0;

@@ -126,6 +126,13 @@ static void test_contextual(void **state) {
         "window:H2,L20,D4,C9,W8,causal,kernel,dropout=0.2", "dense:L5,S200,D3,C90,causal", "dense:L70,S200,D3,C3,causal");
 }
 
+static void test_compressed(void **state) {
+  /* All slots are selected: which ones a NaN would select is another function of it. */
+  CHECK("compressed:H4,K2,L64,D5,V3,N4,slots=2,select=40", "compressed:H2,L100,D8,N8,kept=3,globals=2",
+        "compressed:B2,H2,L70,D8,N4,mask,starts,select=40", "compressed:H2,L70,D8,N4,dropout=0.2,kept=4,globals=3",
+        "compressed:B2,H2,L60,D8,N4,segments,select=70");
+}
+
 static void test_hierarchical(void **state) {
   CHECK("hierarchical:H4,K2,L64,D5,V3,N4,mean", "hierarchical:H2,L100,D8,N8,mean,hbias", "hierarchical:H2,L100,D8,N16,mean,sibling",
         "hierarchical:H2,L100,D8,N4,first", "hierarchical:H2,L100,D8,N8,first,causal,hbias", "hierarchical:H2,L100,D8,N4,exact",
@@ -149,6 +156,7 @@ static void test_large(void **state) {
         "dense:H4,K2,L3,S70,D16,V8,large", "window:H2,L150,D8,W20,large", "hierarchical:H2,L100,D8,N4,first,causal,large",
         "hierarchical:H2,L100,D8,N4,mean,large,mask", "hierarchical:H2,L100,D8,N4,exact,large",
         "hierarchical:H2,L70,D8,N4,mean,large,dropout=0.2", "hierarchical:H2,L100,D8,N4,mean,linear,large",
+        "compressed:H2,L100,D8,N4,select=60,large", "compressed:H2,L100,D8,N8,kept=3,globals=2,mask,large",
         "hierarchical:H2,L130,D8,N4,grid=13,large", "hierarchical:H2,L130,D8,N4,grid=13,exact,large",
         "hierarchical:B2,H2,L100,D8,N4,grid=13,mask,qmask,large", "hierarchical:B2,H2,L100,D8,N4,grid=13,dropout=0.2,lengths,large");
 }
@@ -156,7 +164,8 @@ static void test_large(void **state) {
 int main(int argument_count, char **arguments) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_dense),      cmocka_unit_test(test_stick_breaking),
                                      cmocka_unit_test(test_contextual), cmocka_unit_test(test_hierarchical),
-                                     cmocka_unit_test(test_rbf),        cmocka_unit_test(test_large)};
+                                     cmocka_unit_test(test_compressed), cmocka_unit_test(test_rbf),
+                                     cmocka_unit_test(test_large)};
   if (argument_count > 1) {
     check_cases((const char *const *)(arguments + 1), (size_t)argument_count - 1);
     return 0;

@@ -38,7 +38,7 @@ static void test_rows_sum_to_one(void **state) {
   (void)state;
   ON_ALL(attention_rows_sum_to_one, "dense:B2,H2,L65,S70,D7", "dense:H2,L130,D16,causal", "dense:H2,L70,D8,causal,forget,kernel,bias=3",
          "dense:H2,L70,D8,rbf", "dense:B3,H2,L50,D8,lengths,mask", "window:H2,L130,D8,W20", "dense:H2,L100,D8,large", "dense:L1,D1",
-         "hierarchical:H2,L100,D8,N4,grid=12,large");
+         "hierarchical:H2,L100,D8,N4,grid=12,large", "compressed:H2,L100,D8,N4,select=5,large");
 }
 
 /* out(a V1 + V2) = a out(V1) + out(V2), and <out(V), dout> = <V, dV>, the adjoint of it. */
@@ -82,7 +82,8 @@ static void linear_in_values(const attention_machine *machine, const char *text)
 static void test_linear_in_values(void **state) {
   (void)state;
   ON_ALL(linear_in_values, "dense:B2,H4,K2,L65,S70,D7", "dense:H2,L130,D16,V3,causal,dropout=0.3", "dense:H2,L70,D8,rbf,bias",
-         "window:H2,L130,D8,W20", "dense:H2,L70,D8,causal,forget", "hierarchical:H4,K2,L100,D8,V3,N4,grid=12,dropout=0.3");
+         "window:H2,L130,D8,W20", "dense:H2,L70,D8,causal,forget", "hierarchical:H4,K2,L100,D8,V3,N4,grid=12,dropout=0.3",
+         "compressed:H4,K2,L100,D8,V3,N4,kept=5,globals=3,dropout=0.3");
 }
 
 static void swap_rows(attention_numbers *numbers, int64_t a, int64_t b) {

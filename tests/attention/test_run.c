@@ -100,13 +100,19 @@ static hark_attention_desc dense(hark_type type) {
   return desc;
 }
 
-static const char *const kinds[] = {"dense", "causal", "window", "hierarchical", "rbf", "cme", "defaults"};
+static const char *const kinds[] = {"dense", "causal", "window", "hierarchical", "compressed", "rbf", "cme", "defaults"};
 
 static hark_attention_desc desc_of(const char *kind, hark_type type) {
   hark_attention_desc desc = dense(type);
   if (strcmp(kind, "causal") == 0 || strcmp(kind, "cme") == 0) desc.causal = true;
   if (strcmp(kind, "window") == 0) desc.structure = HARK_STRUCTURE_WINDOW, desc.window = 4;
   if (strcmp(kind, "hierarchical") == 0) desc.structure = HARK_STRUCTURE_HIERARCHICAL, desc.hierarchy_block = 4, desc.query_length = KEYS;
+  if (strcmp(kind, "compressed") == 0) {
+    desc.structure = HARK_STRUCTURE_COMPRESSED;
+    desc.causal = true;
+    desc.chunk = 2;
+    desc.query_length = KEYS;
+  }
   if (strcmp(kind, "rbf") == 0) desc.kernel = HARK_KERNEL_RBF, desc.sigma = 1.5;
   if (strcmp(kind, "cme") == 0) desc.normalisation = HARK_NORMALISATION_CME, desc.ridge = 0.5, desc.query_length = KEYS;
   if (strcmp(kind, "defaults") == 0) desc.key_heads = 0, desc.value_dim = 0;

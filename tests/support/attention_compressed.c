@@ -26,8 +26,8 @@ typedef enum cell_kind { KIND_KEY, KIND_SLOT, KIND_GLOBAL } cell_kind;
 
 typedef struct cell {
   cell_kind kind;
-  int64_t index;    /* of the key, of the slot, of the global */
-  int64_t keys;     /* real ones */
+  int64_t index;                  /* of the key, of the slot, of the global */
+  int64_t keys;                   /* real ones */
   double logit, logit_error, sum; /* scale q.k; sum: logit + log keys */
   double likely_error;            /* of a logit, if roundings are independent */
   bool is_seen;
@@ -215,7 +215,8 @@ static void do_row(head *t, int64_t n, double *out_error) {
     for (int64_t x = 0; x < dv; x++) {
       product += dout[x] * v[(keys + i) * dv + x];
       size += fabs(dout[x] * v[(keys + i) * dv + x]);
-      add(t, ARRAY_DVALUE, (keys + i) * dv + x, m->factor * weight * dout[x], m->factor * weight * fabs(dout[x]) * (summed + m->logit_error));
+      add(t, ARRAY_DVALUE, (keys + i) * dv + x, m->factor * weight * dout[x],
+          m->factor * weight * fabs(dout[x]) * (summed + m->logit_error));
     }
     const double parts = m->factor * size + fabs(mean);
     m->gradient += weight * (m->factor * product - mean);

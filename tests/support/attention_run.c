@@ -180,9 +180,10 @@ hark_attention_desc attention_problem_desc(const attention_problem *problem, har
   hark_attention_desc desc = hark_attention_desc_default();
   desc.type = type;
   desc.product_type = c->half && type == HARK_F32 ? HARK_BF16 : HARK_NONE;
-  desc.structure = c->is_window ? HARK_STRUCTURE_WINDOW : c->is_hierarchical ? HARK_STRUCTURE_HIERARCHICAL
-                   : c->is_compressed ? HARK_STRUCTURE_COMPRESSED
-                                      : HARK_STRUCTURE_DENSE;
+  desc.structure = c->is_window         ? HARK_STRUCTURE_WINDOW
+                   : c->is_hierarchical ? HARK_STRUCTURE_HIERARCHICAL
+                   : c->is_compressed   ? HARK_STRUCTURE_COMPRESSED
+                                        : HARK_STRUCTURE_DENSE;
   if (c->is_hierarchical) {
     desc.hierarchy_block = c->block;
     desc.grid_columns = c->grid;

@@ -153,8 +153,10 @@ static void select_slots(chunk_head *t, int64_t row) {
   int64_t from, to;
   hark_chunk_candidates(&t->chunks, t->chunk, &from, &to);
   for (int64_t slot = from; slot < to; slot++)
-    if (t->slot_count[slot] > 0)
-      add_entry(t, CHUNK_SLOT, slot, product(t, row, t->slot_key + slot * d) + log(t->slot_count[slot]));
+    if (t->slot_count[slot] > 0) {
+      const double logit = product(t, row, t->slot_key + slot * d) + log(t->slot_count[slot]);
+      if (logit != -INFINITY) add_entry(t, CHUNK_SLOT, slot, logit); /* none is selected that has no weight */
+    }
   for (int64_t place = 0; place < hark_min(most, t->entries); place++) {
     int64_t best = place;
     for (int64_t i = place + 1; i < t->entries; i++)
@@ -177,8 +179,7 @@ static void find_entries(chunk_head *t, int64_t row) {
   t->entries = 0;
   select_slots(t, row);
   for (int64_t g = 0; g < t->chunks.globals; g++)
-    if (t->global_count[g] > 0)
-      add_entry(t, CHUNK_GLOBAL, g, product(t, row, t->global_key + g * d) + log(t->global_count[g]));
+    if (t->global_count[g] > 0) add_entry(t, CHUNK_GLOBAL, g, product(t, row, t->global_key + g * d) + log(t->global_count[g]));
   for (int64_t key = hark_chunk_near(&t->chunks, chunk); key <= row; key++)
     if (hark_compressed_sees(t, key)) add_entry(t, CHUNK_KEY, key, hark_dense_similarity(&t->at, row, key));
 }

@@ -18,16 +18,16 @@ typedef struct chunk_entry {
 typedef struct chunk_head {
   dense_head at; /* the current head */
   hark_chunks chunks;
-  int64_t chunk;                                     /* of the current row */
-  double *slot_key, *slot_value, *slot_count;        /* [slots][d], [slots][dv], [slots]: means of unmasked keys and values, their numbers */
-  double *global_key, *global_value, *global_count;  /* [G]: of the current chunk */
-  double *mixed;                                     /* [dv]: out of the current row */
-  double *dslot_key, *dslot_value;                   /* backward */
-  double *drow_key, *drow_value;                     /* backward: of every row of the sequence */
-  double *row;                                       /* backward: [2 d + dv]: gradients of one entry */
-  chunk_entry *entry;                                /* of the current row */
+  int64_t chunk;                                    /* of the current row */
+  double *slot_key, *slot_value, *slot_count;       /* [slots][d], [slots][dv], [slots]: means of unmasked keys and values, their numbers */
+  double *global_key, *global_value, *global_count; /* [G]: of the current chunk */
+  double *mixed;                                    /* [dv]: out of the current row */
+  double *dslot_key, *dslot_value;                  /* backward */
+  double *drow_key, *drow_value;                    /* backward: of every row of the sequence */
+  double *row;                                      /* backward: [2 d + dv]: gradients of one entry */
+  chunk_entry *entry;                               /* of the current row */
   int64_t entries;
-  double log_sum;                                    /* of the current row */
+  double log_sum; /* of the current row */
 } chunk_head;
 
 hark_status hark_compressed_doubles(hark_context *context, const hark_attention_desc *desc, bool backward, size_t *out);

@@ -21,14 +21,9 @@ static const char *instruction_set(const hark_context *context) {
   return "portable";
 }
 
-const hark_attention_algorithm *const hark_reference_attention[] = {&hark_reference_dense,
-                                                                    &hark_reference_hierarchical,
-                                                                    &hark_reference_kernel_ridge,
-                                                                    &hark_reference_stick_breaking,
-                                                                    &hark_reference_contextual,
-                                                                    &hark_reference_grid,
-                                                                    &hark_reference_compressed,
-                                                                    NULL};
+const hark_attention_algorithm *const hark_reference_attention[] = {
+    &hark_reference_dense,      &hark_reference_hierarchical, &hark_reference_kernel_ridge, &hark_reference_stick_breaking,
+    &hark_reference_contextual, &hark_reference_grid,         &hark_reference_compressed,   NULL};
 
 static const hark_attention_algorithm *const *attention(const hark_context *context) {
   (void)context;

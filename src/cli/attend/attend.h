@@ -18,7 +18,8 @@ typedef struct hark_attend_values {
   int structure, kernel, normalisation, solver, rotary_pairs, rotary_scaling, partition, coarse_query, interpolation;
   bool causal, has_query_offset, unit, directed_kernel;
   double scale, sigma, rotary, rotary_fraction, rotary_factor, dropout, ridge, ridge_power, bound, solver_tolerance;
-  int64_t window, hierarchy_block, grid_columns, chunk, chunk_slots, selected_slots, kept_chunks, global_slots, query_offset, rotary_context, seed, threads;
+  int64_t window, hierarchy_block, grid_columns, chunk, chunk_slots, selected_slots, kept_chunks, global_slots, query_offset,
+      rotary_context, seed, threads;
   hark_string_list positional;
 } hark_attend_values;
 

@@ -103,7 +103,9 @@ static bool masks_pairs_of_a_hierarchy(const hark_attend_values *v, const hark_a
   return is_hierarchical(v, t) && masks_pairs(t);
 }
 
-static bool masks_pairs_of_slots(const hark_attend_values *v, const hark_attend_tensors *t) { return is_compressed(v, t) && masks_pairs(t); }
+static bool masks_pairs_of_slots(const hark_attend_values *v, const hark_attend_tensors *t) {
+  return is_compressed(v, t) && masks_pairs(t);
+}
 
 static bool masks_pairs_of_cme(const hark_attend_values *v, const hark_attend_tensors *t) { return is_cme(v, t) && t->mask.shape[2] != 1; }
 

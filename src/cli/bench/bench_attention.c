@@ -24,8 +24,7 @@
 #define LONG_LOGIT 8.0 /* its negative */
 
 typedef struct attention_case {
-  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions, grid, slots, select, kept,
-      globals;
+  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block, positions, grid, slots, select, kept, globals;
   double dropout;
   bool causal, rbf, bias, mask, kernel, shared, directed, forget, twice, half, packed, forward_only, mean, first, exact, sibling, linear,
       hierarchical_bias, cme, exp, variance, dvariance, dlogdet, dquadratic, stick, unbroken;

@@ -12,12 +12,13 @@
 
 typedef struct backward_work {
   const hark_compressed_tile *tile;
-  float *queries, *dout; /* [d][lanes], [dv][lanes] */
-  float *weights;        /* [keys of a block][lanes]: logits, then F P */
-  float *products;       /* of the same shape: dout.v, then scale dS */
-  float *kept;           /* dropout's factors */
-  float *dquery;         /* [lanes][d padded] */
+  float *queries, *dout;                                                             /* [d][lanes], [dv][lanes] */
+  float *weights;                                                                    /* [keys of a block][lanes]: logits, then F P */
+  float *products;                                                                   /* of the same shape: dout.v, then scale dS */
+  float *kept;                                                                       /* dropout's factors */
+  float *dquery;                                                                     /* [lanes][d padded] */
   float top[HARK_TILE_QUERIES], inverse[HARK_TILE_QUERIES], mean[HARK_TILE_QUERIES]; /* m, 1 / Z (0: sees nothing), D */
+  float start[HARK_TILE_QUERIES]; /* added to logits: NaN in rows whose sums are not finite, so that all that they see is NaN */
 } backward_work;
 
 size_t HARK_ISA(hark_compressed_backward_floats)(const hark_attention_desc *desc) {
@@ -37,7 +38,7 @@ static void begin_tile(backward_work *work) {
   hark_pack_transposed(tree->dout + tile->first * call->value_pad, call->value_pad, tile->count, call->value_dim, 1.0f, work->dout);
   memset(work->dquery, 0, (size_t)tile->count * (size_t)call->head_pad * sizeof(float));
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
-    work->top[lane] = work->inverse[lane] = work->mean[lane] = 0.0f;
+    work->top[lane] = work->inverse[lane] = work->mean[lane] = work->start[lane] = 0.0f;
     if (lane >= tile->count) continue;
     const hark_compressed_saved saved = hark_compressed_saved_of(tree, tile->first + lane);
     const float *out = hark_compressed_row(&call->args->out, item, tree->head, row + lane);
@@ -45,6 +46,7 @@ static void begin_tile(backward_work *work) {
     if (*saved.sum == 0.0f) continue; /* it sees nothing, and top is -infinity */
     work->top[lane] = *saved.top;
     work->inverse[lane] = 1.0f / *saved.sum;
+    if (!isfinite(*saved.top) || !isfinite(*saved.sum)) work->start[lane] = NAN;
     float sum = 0.0f;
     for (int c = 0; c < call->value_dim; c++) sum += out[c] * dout[c];
     work->mean[lane] = sum;
@@ -112,9 +114,8 @@ static void spread_block(const backward_work *work, const hark_compressed_block 
 }
 
 static void block_backward(const backward_work *work, const hark_compressed_block *block) {
-  static const float zeros[HARK_TILE_QUERIES] = {0};
   const hark_compressed_call *call = work->tile->tree->call;
-  HARK_ISA(hark_compressed_logits)(work->tile, block, work->queries, work->weights);
+  HARK_ISA(hark_compressed_logits)(work->tile, block, work->queries, work->start, work->weights);
   const hark_product p = {.a = work->dout,
                           .a_step = HARK_TILE_QUERIES,
                           .b = block->keys->value + block->first * call->value_pad,
@@ -124,7 +125,7 @@ static void block_backward(const backward_work *work, const hark_compressed_bloc
                           .c_row = HARK_TILE_QUERIES,
                           .rows = block->count,
                           .end = call->value_dim,
-                          .start = zeros};
+                          .start = hark_compressed_zeros};
   hark_tile_scores(&p, hark_compressed_vectors(work->tile));
   block_gradients(work, block);
   spread_block(work, block);
@@ -157,12 +158,12 @@ static void selected_backward(const backward_work *work, int lane) {
   const int64_t row = tile->first + lane;
   const hark_compressed_saved saved = hark_compressed_saved_of(tree, row);
   float *weights = tree->selected_weight + row * call->selected, *gradients = tree->selected_gradient + row * call->selected;
-  for (int i = 0; i < call->selected && hark_compressed_number(saved.numbers, i) >= 0; i += HARK_LANES) {
+  for (int i = 0, count = HARK_LANES; count == HARK_LANES; i += HARK_LANES) {
     float factors[HARK_LANES], products[HARK_LANES];
     int32_t numbers[HARK_LANES];
-    int count = 0;
-    for (; count < HARK_LANES && i + count < call->selected && hark_compressed_number(saved.numbers, i + count) >= 0; count++)
+    for (count = 0; count < HARK_LANES && i + count < call->selected && hark_compressed_number(saved.numbers, i + count) >= 0; count++)
       numbers[count] = hark_compressed_number(saved.numbers, i + count);
+    if (count == 0) return;
     group_products(work, row, numbers, count, factors, products);
     const vf logit = vf_load_part_or_all(saved.logits + i, count), factor = vf_load(factors);
     vf weight = vf_exp2(logit - vf_set(work->top[lane])) * vf_set(work->inverse[lane]);

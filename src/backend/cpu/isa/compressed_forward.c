@@ -27,15 +27,15 @@ bool HARK_ISA(hark_compressed_next_block)(const hark_compressed_tile *tile, int6
 }
 
 void HARK_ISA(hark_compressed_logits)(const hark_compressed_tile *tile, const hark_compressed_block *block, const float *queries,
-                                      float *logits) {
+                                      const float *start, float *logits) {
   const hark_compressed_call *call = tile->tree->call;
   const float *weight = block->keys->weight + block->first;
-  hark_compressed_products(tile, block->keys->key + block->first * call->head_pad, block->count, queries, logits);
+  hark_compressed_products(tile, block->keys->key + block->first * call->head_pad, block->count, queries, start, logits);
   for (int key = 0; key < block->count; key++) {
     float *at = logits + (ptrdiff_t)key * HARK_TILE_QUERIES;
-    /* a key that does not exist has products of 0 */
+    const bool exists = weight[key] != -INFINITY;
     for (int lane = 0; weight[key] != 0.0f && lane < tile->count; lane += HARK_LANES)
-      vf_store(at + lane, vf_load(at + lane) + vf_set(weight[key]));
+      vf_store(at + lane, exists ? vf_load(at + lane) + vf_set(weight[key]) : vf_set(-INFINITY));
     const int64_t before = block->state < 0 ? block->first + key - tile->first : 0; /* lanes before the key */
     for (int lane = 0; lane < before; lane++) at[lane] = -INFINITY;
   }
@@ -72,11 +72,11 @@ void HARK_ISA(hark_compressed_kept)(const hark_compressed_tile *tile, const hark
 
 typedef struct forward_work {
   const hark_compressed_tile *tile;
-  float *queries;  /* [d][lanes] */
-  float *logits;   /* [keys of a block][lanes] */
-  float *kept;     /* dropout's factors, of the same shape */
-  float *mixed;    /* Y, [lanes][dv padded] */
-  float *lists;    /* memory of the selection */
+  float *queries; /* [d][lanes] */
+  float *logits;  /* [keys of a block][lanes] */
+  float *kept;    /* dropout's factors, of the same shape */
+  float *mixed;   /* Y, [lanes][dv padded] */
+  float *lists;   /* memory of the selection */
   hark_compressed_selection selection;
   float top[HARK_TILE_QUERIES], sum[HARK_TILE_QUERIES];
 } forward_work;
@@ -138,7 +138,7 @@ static void mix_block(forward_work *work, const hark_compressed_block *block) {
   const hark_compressed_tree *tree = tile->tree;
   const hark_compressed_call *call = tree->call;
   const bool drops = call->dropout_threshold > 0;
-  HARK_ISA(hark_compressed_logits)(tile, block, work->queries, work->logits);
+  HARK_ISA(hark_compressed_logits)(tile, block, work->queries, hark_compressed_zeros, work->logits);
   if (drops) HARK_ISA(hark_compressed_kept)(tile, block, work->kept);
   weigh(work, work->logits, block->count, drops ? work->kept : NULL);
   const hark_product p = {.a = block->keys->value + block->first * call->value_pad,
@@ -199,8 +199,8 @@ static void write_rows(const forward_work *work) {
   for (int row = 0; row < tile->count; row++) {
     const bool sees = work->sum[row] != 0.0f;
     const float *mixed = work->mixed + (ptrdiff_t)row * call->value_pad, gain = sees ? 1.0f / work->sum[row] : 0.0f;
-    float *out = (float *)args->out.data + item * args->out.stride[0] + tree->head * args->out.stride[1] +
-                 (first + row) * args->out.stride[2];
+    float *out =
+        (float *)args->out.data + item * args->out.stride[0] + tree->head * args->out.stride[1] + (first + row) * args->out.stride[2];
     for (int c = 0; c < call->value_dim; c++) out[c] = sees ? gain * mixed[c] : 0.0f;
     if (args->saved != NULL) {
       const hark_compressed_saved to = hark_compressed_saved_of(tree, tile->first + row);

@@ -278,8 +278,8 @@ static void give_row(const hark_compressed_tree *tree, int64_t row, int64_t slot
   const hark_compressed_call *call = tree->call;
   const hark_attention_args *args = call->args;
   const bool has_slot = slot >= 0 && tree->rows.weight[row] == 0.0f;
-  write_gradient(&args->dkey, tree, row, tree->rows.dkey + row * call->head_pad,
-                 has_slot ? tree->slots.dkey + slot * call->head_pad : NULL, call->head_dim, args->accumulate & HARK_ACCUMULATE_KEY);
+  write_gradient(&args->dkey, tree, row, tree->rows.dkey + row * call->head_pad, has_slot ? tree->slots.dkey + slot * call->head_pad : NULL,
+                 call->head_dim, args->accumulate & HARK_ACCUMULATE_KEY);
   write_gradient(&args->dvalue, tree, row, tree->rows.dvalue + row * call->value_pad,
                  has_slot ? tree->slots.dvalue + slot * call->value_pad : NULL, call->value_dim, args->accumulate & HARK_ACCUMULATE_VALUE);
 }

@@ -177,7 +177,7 @@ static void visit_candidates(const hark_compressed_tile *tile, const float *quer
   for (; from < to; from += HARK_COMPRESSED_KEYS) {
     const int count = (int)hark_min(to - from, HARK_COMPRESSED_KEYS);
     const float *weight = tree->slots.weight + from;
-    hark_compressed_products(tile, tree->slots.key + from * tree->call->head_pad, count, queries, logits);
+    hark_compressed_products(tile, tree->slots.key + from * tree->call->head_pad, count, queries, hark_compressed_zeros, logits);
     if (buffers == NULL)
       sort_block(lists, selected, tile->count, logits, weight, count, from);
     else

@@ -46,18 +46,18 @@ typedef struct hark_compressed_tree {
   const hark_attention_sequence *sequence;
   int64_t key_head, head;
   hark_chunks chunks;
-  int64_t *piece, pieces; /* [pieces + 1]: the first chunks of pieces of work */
-  bool finite;            /* all keys, values and queries of the head, and in the backward its dout */
-  hark_compressed_keys rows, slots, globals; /* globals: [states][G] */
-  float *query, *dout;                       /* of the head: [rows][d padded]; backward: [rows][dv padded] */
+  int64_t *piece, pieces;                     /* [pieces + 1]: the first chunks of pieces of work */
+  bool finite;                                /* all keys, values and queries of the head, and in the backward its dout */
+  hark_compressed_keys rows, slots, globals;  /* globals: [states][G] */
+  float *query, *dout;                        /* of the head: [rows][d padded]; backward: [rows][dv padded] */
   float *selected_weight, *selected_gradient; /* backward: [rows][selected]: F P and scale dS of the selected slots */
-  uint32_t *users, *first_user; /* backward: entries of these arrays by slot, and where those of a slot begin, [slots + 1] */
+  uint32_t *users, *first_user;               /* backward: entries of these arrays by slot, and where those of a slot begin, [slots + 1] */
 } hark_compressed_tree;
 
 /* A row of the memory from forward to backward: 2 + 2 selected numbers. */
 typedef struct hark_compressed_saved {
-  float *top, *sum;         /* highest logit, and the sum of 2^(logit - top) */
-  float *logits, *numbers;  /* of the selected slots: [selected]; numbers are int32, -1: none */
+  float *top, *sum;        /* highest logit, and the sum of 2^(logit - top) */
+  float *logits, *numbers; /* of the selected slots: [selected]; numbers are int32, -1: none */
 } hark_compressed_saved;
 static inline int64_t hark_compressed_saved_numbers(int64_t selected) { return 2 + 2 * selected; }
 static inline hark_compressed_saved hark_compressed_saved_of(const hark_compressed_tree *tree, int64_t row) {
@@ -92,14 +92,16 @@ typedef struct hark_compressed_block {
 /* The next block that a tile meets; *next: 0 at first. False: there are no more. */
 bool HARK_ISA(hark_compressed_next_block)(const hark_compressed_tile *tile, int64_t *next, hark_compressed_block *block);
 
-/* logits [keys][HARK_TILE_QUERIES] of a block, -infinity where hidden. queries: [d][HARK_TILE_QUERIES], times scale log2(e). */
+/* logits [keys][HARK_TILE_QUERIES] of a block, -infinity where hidden. queries: [d][HARK_TILE_QUERIES], times scale log2(e); start is added
+ * to the logits of a lane. */
 void HARK_ISA(hark_compressed_logits)(const hark_compressed_tile *tile, const hark_compressed_block *block, const float *queries,
-                                      float *logits);
+                                      const float *start, float *logits);
 
-/* logits <- products of `count` keys with the queries of a tile. */
+static const float hark_compressed_zeros[HARK_TILE_QUERIES] = {0};
+
+/* logits <- products of `count` keys with the queries of a tile, and start, which has a number for every lane. */
 static inline void hark_compressed_products(const hark_compressed_tile *tile, const float *keys, int count, const float *queries,
-                                            float *logits) {
-  static const float zeros[HARK_TILE_QUERIES] = {0};
+                                            const float *start, float *logits) {
   const hark_compressed_call *call = tile->tree->call;
   const hark_product p = {.a = queries,
                           .a_step = HARK_TILE_QUERIES,
@@ -110,7 +112,7 @@ static inline void hark_compressed_products(const hark_compressed_tile *tile, co
                           .c_row = HARK_TILE_QUERIES,
                           .rows = count,
                           .end = call->head_dim,
-                          .start = zeros};
+                          .start = start};
   hark_tile_scores(&p, hark_compressed_vectors(tile));
 }
 

@@ -40,9 +40,13 @@ static const hark_backend_kernel kernels[] = {
     {"sum_squares", HARK_ISA(hark_cpu_sum_squares_forward), NULL},
 };
 
-static const hark_attention_algorithm *const attention[] = {
-    &HARK_ISA(hark_cpu_dense),        &HARK_ISA(hark_cpu_hierarchical),      &HARK_ISA(hark_cpu_grid),
-    &HARK_ISA(hark_cpu_compressed),   &HARK_ISA(hark_cpu_kernel_ridge),      &HARK_ISA(hark_cpu_kernel_ridge_wide), NULL};
+static const hark_attention_algorithm *const attention[] = {&HARK_ISA(hark_cpu_dense),
+                                                            &HARK_ISA(hark_cpu_hierarchical),
+                                                            &HARK_ISA(hark_cpu_grid),
+                                                            &HARK_ISA(hark_cpu_compressed),
+                                                            &HARK_ISA(hark_cpu_kernel_ridge),
+                                                            &HARK_ISA(hark_cpu_kernel_ridge_wide),
+                                                            NULL};
 
 const hark_cpu_isa HARK_ISA(hark_cpu_isa) = {
     .name = TEXT(HARK_ISA_NAME),

@@ -10,16 +10,22 @@ HARK_SIMD_NOINLINE void hark_tile_scores(const hark_product *p, int vectors) { h
 HARK_SIMD_NOINLINE void hark_tile_weights(const hark_product *p, int vectors) { hark_product_run(HARK_FINISH_EXP2, p, 0, vectors); }
 HARK_SIMD_NOINLINE void hark_tile_spread_all(const hark_product *p, int vectors) { hark_product_run(HARK_FINISH_SPREAD, p, 0, vectors); }
 
-/* C += B A for a weight matrix B. If not all numbers are finite, weights of 0, which hidden entries have, add nothing. */
+/* C += B A for a weight matrix B. If not all numbers are finite, weights of 0, which hidden entries have, add nothing. Both ways give the
+ * same bits where all that is added is finite. */
 static inline void hark_tile_spread(bool finite, const hark_product *p, int width) {
   if (HARK_LIKELY(finite)) {
     hark_tile_spread_all(p, width / HARK_LANES);
     return;
   }
   for (int j = 0; j < p->rows; j++)
-    for (int k = 0; k < p->end; k++) {
-      const float weight = p->b[j * p->b_row + k * p->b_step];
-      for (int c = 0; weight != 0.0f && c < width; c++) p->c[j * p->c_row + c] += weight * p->a[k * p->a_step + c];
+    for (int c = 0; c < width; c += HARK_LANES) {
+      float *to = p->c + j * p->c_row + c;
+      vf sum = vf_zero();
+      for (int k = 0; k < p->end; k++) {
+        const float weight = p->b[j * p->b_row + k * p->b_step];
+        if (weight != 0.0f) sum = vf_fma(vf_load(p->a + k * p->a_step + c), vf_set(weight), sum);
+      }
+      vf_store(to, sum + vf_load(to));
     }
 }
 
