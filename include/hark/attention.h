@@ -136,9 +136,8 @@ typedef struct hark_attention_desc {
    * for f64. */
   double solver_tolerance;
   int64_t solver_iterations; /* CONJUGATE_GRADIENTS: iterations of one solve at most, from 1; 0: 1000 */
-  /* COMPRESSED (docs/mathematics/compressed.md): rows are divided into chunks, which end before a query's own chunk and the one before it
-   * begin. Needs causal; kernel exp, softmax, as many keys as queries in every sequence, query_offset 0; no attention_bias, no log_kernel, no
-   * forget gates; masks by key only. */
+  /* COMPRESSED (docs/mathematics/compressed.md). Needs causal; kernel exp, softmax, as many keys as queries in every sequence, query_offset
+   * 0; no attention_bias, log_kernel or forget gates; masks by key only. */
   int64_t chunk;          /* rows of a chunk, 1 to 2^20; with has_chunk_starts the fewest rows of a chunk */
   int64_t chunk_slots;    /* C, slots of a chunk: means of keys and values of the C-th parts of its rows; 1 to chunk; 0: 1 */
   int64_t selected_slots; /* slots that a query meets: those with the highest logits; 1 to 4096; 0: 16 */
@@ -356,9 +355,9 @@ typedef struct hark_attention_args {
   hark_tensor dquadratic; /* backward, with has_dquadratic: the gradient by quadratic, of the same shape, in any strides whose last is 1. It
                            * adds to dvalue too, but not to dquery. As with dvariance, dout may then be absent */
 
-  /* COMPRESSED, with has_chunk_starts: U8 [1 or B, Lk] in any strides, not zero where a chunk begins. The first row of a sequence begins one
-   * anyway. HARK_INVALID_ARGUMENT, naming item and row, if a chunk that another one follows has fewer than desc->chunk rows: this comes
-   * while it computes. */
+  /* COMPRESSED, with has_chunk_starts: U8 [1 or B, Lk], the last stride 1, not zero where a chunk begins. The first row of a sequence
+   * always begins one. HARK_INVALID_ARGUMENT, which names item and row, if a chunk that another one follows has fewer than desc->chunk
+   * rows; this error comes while it computes. */
   hark_tensor chunk_starts;
 } hark_attention_args;
 

@@ -208,14 +208,63 @@ static void test_rows_sum_to_one(void **state) {
   }
 }
 
+/* A start too near the one before it is refused, with its place; one on the first row, and ends of sequences, are not. */
+static void test_near_starts(void **state) {
+  (void)state;
+  static const struct {
+    int64_t starts[3]; /* of item 1 */
+    const char *message;
+  } cases[] = {{{0, 4, 10}, NULL},
+               {{4, 8, 19}, NULL},
+               {{4, 7, 12}, "chunk_starts has a start at row 7 of item 1, 3 rows after"},
+               {{2, 8, 12}, "chunk_starts has a start at row 2 of item 1, 2 rows after"}};
+  static const char *const names[] = {"reference", "cpu"};
+  enum { ROWS = 20 };
+  float numbers[2 * ROWS] = {0}, out[2 * ROWS];
+  for (size_t k = 0; k < 2 * sizeof cases / sizeof cases[0]; k++) {
+    hark_context *context;
+    hark_context_options options = {.struct_size = sizeof options, .backend = names[k % 2]};
+    assert_int_equal(hark_context_create(&options, &context), HARK_OK);
+    hark_attention_desc desc = hark_attention_desc_default();
+    desc.structure = HARK_STRUCTURE_COMPRESSED;
+    desc.batch = 2;
+    desc.heads = desc.head_dim = 1;
+    desc.query_length = desc.key_length = ROWS;
+    desc.causal = desc.forward_only = true;
+    desc.chunk = 4;
+    desc.has_chunk_starts = 1;
+    hark_attention_plan *plan;
+    assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+    const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
+    void *workspace = aligned_alloc(64, (sizes.forward_workspace + 63) / 64 * 64);
+    uint8_t starts[2 * ROWS] = {0};
+    for (int i = 0; i < 3; i++) starts[ROWS + cases[k / 2].starts[i]] = 1;
+    const int64_t shape[] = {2, 1, ROWS, 1}, starts_shape[] = {2, ROWS};
+    hark_attention_args args = {.struct_size = sizeof args, .workspace = workspace};
+    hark_tensor *const inputs[] = {&args.query, &args.key, &args.value};
+    for (int i = 0; i < 3; i++) assert_int_equal(hark_tensor_wrap(context, numbers, HARK_F32, 4, shape, NULL, inputs[i]), HARK_OK);
+    assert_int_equal(hark_tensor_wrap(context, out, HARK_F32, 4, shape, NULL, &args.out), HARK_OK);
+    assert_int_equal(hark_tensor_wrap(context, starts, HARK_U8, 2, starts_shape, NULL, &args.chunk_starts), HARK_OK);
+    const hark_status status = hark_attention_forward(context, plan, &args);
+    const char *message = cases[k / 2].message;
+    if (status != (message == NULL ? HARK_OK : HARK_INVALID_ARGUMENT) ||
+        (message != NULL && strstr(hark_context_message(context), message) == NULL))
+      fail_msg("case %zu on %s: '%s'", k / 2, names[k % 2], hark_context_message(context));
+    free(workspace);
+    hark_attention_plan_destroy(context, &plan);
+    hark_context_destroy(&context);
+  }
+}
+
 int main(int argument_count, char **arguments) {
   if (argument_count > 1) {
     int failures = 0;
     for (int i = 1; i < argument_count; i++) failures += attention_check_case(arguments[i], true);
     return failures > 0;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes),    cmocka_unit_test(test_options),
-                                     cmocka_unit_test(test_limits),    cmocka_unit_test(test_threads),
-                                     cmocka_unit_test(test_causality), cmocka_unit_test(test_rows_sum_to_one)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes),     cmocka_unit_test(test_options),
+                                     cmocka_unit_test(test_limits),     cmocka_unit_test(test_threads),
+                                     cmocka_unit_test(test_causality),  cmocka_unit_test(test_rows_sum_to_one),
+                                     cmocka_unit_test(test_near_starts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

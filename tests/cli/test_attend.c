@@ -46,28 +46,32 @@ static void test_same_as_library(void **state) {
   (void)state;
   static const struct {
     const char *text, *words;
-  } cases[] = {{"dense:B2,H4,K2,L9,S11,D6,V3", ""},
-               {"dense:B2,H4,K2,L9,S11,D6,V3,causal", "--causal"},
-               {"dense:B2,H2,L9,S11,D6,causal,offset=1", "--causal --query-offset 1"},
-               {"dense:B2,H2,L9,S11,D6,bias=1,mask=2", ""},
-               {"dense:B2,H2,L9,D5,causal,kernel,forget", "--causal"},
-               {"dense:B2,H2,L9,D5,causal,stick,kernel,forget", "--causal --normalisation stick_breaking"},
-               {"dense:B2,H4,K2,L9,D5,C4,causal,kernel,forget", "--causal"},
-               {"window:B2,H2,L9,D5,C3,W3,causal,cshared", "--causal --structure window --window 3"},
-               {"window:B2,H4,K2,L90,D5,W30,causal,stick,bias", "--causal --normalisation stick_breaking --structure window --window 30"},
-               {"dense:B2,H2,L9,D5,shared,rbf", "--kernel rbf --sigma 1.25"},
-               {"window:B2,H2,L19,D5,W3", "--structure window --window 3"},
-               {"dense:B3,H2,L9,D5,lengths,dropout=0.5", "--dropout 0.5 --seed 7"},
-               {"dense:B2,H2,L9,D5,segments,causal", "--causal"},
-               {"hierarchical:B2,H4,K2,L29,D5,N4,hbias,mask,qmask", "--structure hierarchical --hierarchy-block 4"},
-               {"hierarchical:B2,H2,L70,D5,causal,hshared,kernel", "--structure hierarchical --causal"},
-               {"hierarchical:B2,H2,L29,D5,N4,exact,sibling,segments",
-                "--structure hierarchical --hierarchy-block 4 --coarse-query exact --partition sibling"},
-               {"hierarchical:B2,H2,L29,D5,N2,first,linear",
-                "--structure hierarchical --hierarchy-block 2 --coarse-query first --interpolation linear"},
-               {"hierarchical:B2,H2,L99,D5,N4,grid=11,mask,qmask", "--structure hierarchical --hierarchy-block 4 --grid-columns 11"},
-               {"hierarchical:B2,H2,L99,D5,N4,grid=11,exact",
-                "--structure hierarchical --hierarchy-block 4 --grid-columns 11 --coarse-query exact"}};
+  } cases[] = {
+      {"dense:B2,H4,K2,L9,S11,D6,V3", ""},
+      {"dense:B2,H4,K2,L9,S11,D6,V3,causal", "--causal"},
+      {"dense:B2,H2,L9,S11,D6,causal,offset=1", "--causal --query-offset 1"},
+      {"dense:B2,H2,L9,S11,D6,bias=1,mask=2", ""},
+      {"dense:B2,H2,L9,D5,causal,kernel,forget", "--causal"},
+      {"dense:B2,H2,L9,D5,causal,stick,kernel,forget", "--causal --normalisation stick_breaking"},
+      {"dense:B2,H4,K2,L9,D5,C4,causal,kernel,forget", "--causal"},
+      {"window:B2,H2,L9,D5,C3,W3,causal,cshared", "--causal --structure window --window 3"},
+      {"window:B2,H4,K2,L90,D5,W30,causal,stick,bias", "--causal --normalisation stick_breaking --structure window --window 30"},
+      {"dense:B2,H2,L9,D5,shared,rbf", "--kernel rbf --sigma 1.25"},
+      {"window:B2,H2,L19,D5,W3", "--structure window --window 3"},
+      {"dense:B3,H2,L9,D5,lengths,dropout=0.5", "--dropout 0.5 --seed 7"},
+      {"dense:B2,H2,L9,D5,segments,causal", "--causal"},
+      {"hierarchical:B2,H4,K2,L29,D5,N4,hbias,mask,qmask", "--structure hierarchical --hierarchy-block 4"},
+      {"hierarchical:B2,H2,L70,D5,causal,hshared,kernel", "--structure hierarchical --causal"},
+      {"hierarchical:B2,H2,L29,D5,N4,exact,sibling,segments",
+       "--structure hierarchical --hierarchy-block 4 --coarse-query exact --partition sibling"},
+      {"hierarchical:B2,H2,L29,D5,N2,first,linear",
+       "--structure hierarchical --hierarchy-block 2 --coarse-query first --interpolation linear"},
+      {"hierarchical:B2,H2,L99,D5,N4,grid=11,mask,qmask", "--structure hierarchical --hierarchy-block 4 --grid-columns 11"},
+      {"hierarchical:B2,H2,L99,D5,N4,grid=11,exact", "--structure hierarchical --hierarchy-block 4 --grid-columns 11 --coarse-query exact"},
+      {"compressed:B2,H4,K2,L69,D5,N4,slots=2,select=3,mask",
+       "--structure compressed --causal --chunk 4 --chunk-slots 2 --selected-slots 3"},
+      {"compressed:B2,H2,L69,D5,N3,select=16,kept=4,globals=2,starts",
+       "--structure compressed --causal --chunk 3 --kept-chunks 4 --global-slots 2"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     check_same(cases[i].text, cases[i].words, HARK_F32);
     check_same(cases[i].text, cases[i].words, HARK_F64);
@@ -449,6 +453,13 @@ static void test_refused_options(void **state) {
       {"--structure hierarchical --window 3", "--window: has no effect here, it needs --structure window (currently hierarchical)"},
       {"--coarse-query first", "it needs --structure hierarchical (currently dense)"},
       {"--structure hierarchical --grid-columns 3 --causal", "--grid-columns: has no effect here"},
+      {"--structure compressed --causal", "tensor q has another length than k, expected the same with --structure compressed"},
+      {"--structure compressed --causal --query-offset 2", "--query-offset: with --structure compressed, expected 0"},
+      {"--structure compressed --causal --positional decay", "--positional: with --structure compressed, expected none"},
+      {"--structure compressed", "--structure: compressed needs --causal"},
+      {"--structure compressed --causal --chunk 0", "--chunk: \"0\" given, expected a whole number in [1, 1048576]"},
+      {"--structure compressed --causal --global-slots 3", "--global-slots: has no effect here, it needs --kept-chunks"},
+      {"--chunk 8", "--chunk: has no effect here, it needs --structure compressed (currently dense)"},
       {"--grid-columns 3", "--grid-columns: has no effect here, it needs --structure hierarchical (currently dense)"},
       {"--normalisation cme", "--ridge X above 0"},
       {"--ridge 1", "--ridge: has no effect here, it needs --normalisation cme (currently softmax)"},
@@ -595,6 +606,7 @@ static void write_extra(int64_t queries, const char *extra) {
 static void test_refused_tensors(void **state) {
   (void)state;
 #define HIERARCHICAL "--structure hierarchical"
+#define COMPRESSED "--causal --structure compressed --chunk 4"
 #define RIDGE "--normalisation cme --ridge 1"
   static const struct {
     const char *extra, *words;
@@ -604,6 +616,14 @@ static void test_refused_tensors(void **state) {
       {"hierarchical_bias F32 2 63", "", 2, "tensor hierarchical_bias needs --structure hierarchical"},
       {"hierarchical_bias F32 2 63", "--structure window --window 2", 2, "tensor hierarchical_bias needs --structure hierarchical"},
       {"hierarchical_bias F32 2 63", RIDGE, 2, "tensor hierarchical_bias needs --structure hierarchical"},
+      {"chunk_starts U8 1 8", "--causal", 2, "tensor chunk_starts needs --structure compressed"},
+      {"chunk_starts F32 1 8", COMPRESSED, 3, "tensor chunk_starts is F32, expected U8 or BOOL"},
+      {"attention_bias F32 1 2 8 8", COMPRESSED, 2, "tensor attention_bias cannot be used with --structure compressed"},
+      {"forget F32 1 2 8", COMPRESSED, 2, "tensor forget cannot be used with --structure compressed"},
+      {"log_kernel F32 1 8", COMPRESSED, 2, "tensor log_kernel cannot be used with --structure compressed"},
+      {"contextual F32 1 9 4", COMPRESSED, 2, "tensor contextual cannot be used with --structure compressed"},
+      {"mask U8 1 2 8 8", COMPRESSED, 2, "tensor mask has heads or query rows, expected shape [B or 1, 1, 1, Lk] with --structure"},
+      {"", COMPRESSED " --chunk-slots 5", 2, "chunk_slots is 5, expected 1 to 4"},
       {"query_mask U8 1 8", "", 2, "tensor query_mask needs --structure hierarchical"},
       {"attention_bias F32 1 2 8 8", HIERARCHICAL, 2, "tensor attention_bias cannot be used with --structure hierarchical"},
       {"attention_bias F32 1 2 8 8", RIDGE, 2, "tensor attention_bias cannot be used with --normalisation cme, expected log_kernel"},
@@ -640,6 +660,7 @@ static void test_refused_tensors(void **state) {
       {"", HIERARCHICAL " --interpolation linear --causal", 2, "interpolation is linear"},
       {"hierarchical_bias F32 2 5", HIERARCHICAL, 3, "hierarchical_bias has shape [2, 5], expected [2, 63]"}};
 #undef HIERARCHICAL
+#undef COMPRESSED
 #undef RIDGE
   char output[ATTEND_OUTPUT_BYTES];
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -164,7 +164,10 @@ static void wrong_cases_are_answered(void **state) {
   } wrong[] = {
       {"attention dense:B1,Q3", "there is no 'Q3'; expected words are B<n>"},
       {"attention dense", "expected dense:WORD"},
-      {"attention dens:L8", "structure 'dens', expected dense, window, hierarchical or cme"},
+      {"attention dens:L8", "structure 'dens', expected dense, window, hierarchical, compressed or cme"},
+      {"attention dense:L8,slots=2", "belong to cases 'compressed:...'"},
+      {"attention compressed:L8,exact", "expected N<n>, slots, select, kept and globals"},
+      {"attention compressed:L8,N4,slots=5", "chunk_slots is 5"},
       {"attention dense:L8,variance", "belong to cases 'cme:...'"},
       {"attention cme:L8,window=3", "belongs to cases 'window:...'"},
       {"attention window:L8", "expected window=<n>"},

@@ -1,7 +1,7 @@
 /* compressed.c - compressed attention by its definition, in double, row by row: slots and the forward.
  *
  *     entry     key j of the chunks c - 1 and c, j <= n:  s = scale q . k_j
- *               slot b of earlier chunks:                 s = scale q . k_b + log n_b,   k_b, v_b: means of its n_b unmasked keys and values
+ *               slot b of earlier chunks:                 s = scale q . k_b + log n_b,   k_b, v_b: means over its n_b unmasked rows
  *     out[n]    = sum over entries F e^s v / sum over entries e^s,   F: dropout's factor
  *
  * Of the slots of the kept chunks only those with the highest logits are entries (backend/chunks.h). Cost O(L (m + slots) (d + dv)) per

@@ -117,6 +117,7 @@ static hark_status check(hark_invocation *call) {
     HARK_TRY(complain(call, "normalisation ridge", "cme needs --ridge X above 0, or --ridge 0 with tensor noise"));
   if (v->structure == HARK_ATTEND_HIERARCHICAL && v->query_offset != 0)
     HARK_TRY(complain(call, "query-offset structure", "with --structure hierarchical, expected 0: queries and keys share one hierarchy"));
+  if (v->structure == HARK_ATTEND_COMPRESSED && !v->causal) HARK_TRY(complain(call, "structure causal", "compressed needs --causal"));
   if (v->structure == HARK_ATTEND_COMPRESSED && v->query_offset != 0)
     HARK_TRY(complain(call, "query-offset structure", "with --structure compressed, expected 0: queries and keys share their chunks"));
   if (v->structure == HARK_ATTEND_COMPRESSED && v->positional.count > 0)

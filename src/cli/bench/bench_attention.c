@@ -8,9 +8,9 @@
  * no stick is used up before the last key; f64; bf16: products of dense attention in bf16; packed: q, k and v as [B, L, H, D]; forward: no
  * backward. hierarchical: N block (16), mean, first or exact queries (first when causal, else mean), sibling, linear, hbias (a table per
  * head), grid=C (the rows are pixels of a picture with C columns). compressed (always causal): N rows of a chunk (64), slots=C of a chunk
- * (1), select=K slots of a query (16), kept=N chunks (all), globals=G global slots (none). cme (kernel ridge, ridge 0.01): rbf unless exp, variance; dvariance,
- * dlogdet, dquadratic: gradients by the variance, the log-determinant and the quadratic form; a table of log G is constant. Operations are
- * those of hark_attention_plan_operations(); bytes count every operand once.
+ * (1), select=K slots of a query (16), kept=N chunks (all), globals=G global slots (none). cme (kernel ridge, ridge 0.01): rbf unless exp,
+ * variance; dvariance, dlogdet, dquadratic: gradients by the variance, the log-determinant and the quadratic form; a table of log G is
+ * constant. Operations are those of hark_attention_plan_operations(); bytes count every operand once.
  */
 #include <hark/attention.h>
 #include <math.h>
@@ -181,8 +181,8 @@ static hark_status read_case(hark_context *context, const char *text, attention_
   } else if (head == strlen("dense") && memcmp(text, "dense", head) == 0) {
     desc->structure = HARK_STRUCTURE_DENSE;
   } else {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': structure '%.*s', expected dense, window, hierarchical or cme", text,
-                     (int)head, text);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': structure '%.*s', expected dense, window, hierarchical, compressed or cme",
+                     text, (int)head, text);
   }
   if (c->unbroken && !c->stick) return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': long belongs to stick", text);
   if (c->stick) desc->normalisation = HARK_NORMALISATION_STICK_BREAKING;

@@ -95,6 +95,11 @@ void attend_write_problem(hark_type type, const attention_problem *p) {
     assert_int_equal(hark_tensor_wrap(attend_context, p->query_mask, HARK_U8, 2, shape, NULL, &tensors[count]), HARK_OK);
     named[count++].name = "query_mask";
   }
+  if (p->chunk_starts != NULL) {
+    const int64_t shape[] = {p->is.batch, p->is.keys};
+    assert_int_equal(hark_tensor_wrap(attend_context, p->chunk_starts, HARK_U8, 2, shape, NULL, &tensors[count]), HARK_OK);
+    named[count++].name = "chunk_starts";
+  }
   if (p->key_lengths != NULL) {
     assert_int_equal(hark_tensor_wrap(attend_context, p->key_lengths, HARK_I64, 1, &p->is.batch, NULL, &tensors[count]), HARK_OK);
     named[count++].name = "key_lengths";

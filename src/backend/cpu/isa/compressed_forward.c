@@ -100,8 +100,8 @@ static void begin_tile(forward_work *work) {
   }
 }
 
-/* Weights in place of the logits [entries][lanes], times dropout's factors if there are any. Makes the sums of the lanes, and Y, relative to
- * the maximum of the old logits and these. */
+/* Weights in place of the logits [entries][lanes], times dropout's factors if there are any. Makes the sums of the lanes, and Y, relative
+ * to the maximum of the old logits and these. */
 static void weigh(forward_work *work, float *logits, int entries, const float *kept) {
   const hark_compressed_tile *tile = work->tile;
   const int width = tile->tree->call->value_pad;

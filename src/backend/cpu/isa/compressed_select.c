@@ -4,9 +4,9 @@
  * floats. NaN is the largest number. Candidates come in ascending order, and an equal one replaces none, so that of equal logits the first
  * is selected.
  *
- * Few slots (HARK_COMPRESSED_SORTED): a sorted list for each lane, as vectors of all lanes. A candidate is inserted by comparing it with one
- * place after another, and passing the smaller one on. Cost: `selected` comparisons for a vector of candidates of which one is above its
- * lane's threshold, the last of its list.
+ * Few slots (HARK_COMPRESSED_SORTED): a sorted list for each lane, as vectors of all lanes. A candidate is inserted by comparing it with
+ * one place after another, and passing the smaller one on. Cost: `selected` comparisons for each vector of candidates of which one is above
+ * its lane's threshold, the last of its list.
  *
  * More: every lane appends candidates above its threshold to a buffer of twice the selected slots. When it is full, the better half
  * remains, and the threshold is the lowest of it. Cost: about 2 moves and comparisons for each appended candidate.

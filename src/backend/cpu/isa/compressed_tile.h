@@ -33,7 +33,8 @@ typedef struct hark_compressed_call {
   size_t tree_bytes, worker_bytes;
 } hark_compressed_call;
 
-/* Keys with their values: rows, slots or globals. A weight is the logarithm, to base 2, of a number of unmasked rows; -infinity for none. */
+/* Keys with their values: rows, slots or globals. A weight is the logarithm, to base 2, of a number of unmasked rows; -infinity if there
+ * are none. */
 typedef struct hark_compressed_keys {
   float *key, *value, *weight; /* [n][d padded], [n][dv padded], [n] */
   float *count;                /* [n]: the number of rows; of slots and globals */
