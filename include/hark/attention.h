@@ -139,9 +139,9 @@ typedef struct hark_attention_desc {
   /* COMPRESSED (docs/mathematics/compressed.md). Needs causal; kernel exp, softmax, as many keys as queries in every sequence, query_offset
    * 0; no attention_bias, log_kernel or forget gates; masks by key only. */
   int64_t chunk;          /* rows of a chunk, 1 to 2^20; with has_chunk_starts the fewest rows of a chunk */
-  int64_t chunk_slots;    /* C, slots of a chunk: means of keys and values of the C-th parts of its rows; 1 to chunk; 0: 1 */
+  int64_t chunk_slots;    /* C, slots of a chunk: means of keys and values of C parts of its rows; 1 to chunk; 0: 1 */
   int64_t selected_slots; /* slots that a query meets: those with the highest logits; 1 to 4096; 0: 16 */
-  int64_t kept_chunks;    /* chunks before those near a query whose slots remain apart; 0: all */
+  int64_t kept_chunks;    /* N: of the chunks before the near ones, so many keep separate slots; 0: all */
   int64_t global_slots; /* G, with kept_chunks: the older slots are merged into so many, all of which a query meets; 0: they are not seen */
   int64_t has_chunk_starts; /* 0, or 1: calls carry chunk_starts */
 } hark_attention_desc;
@@ -356,8 +356,8 @@ typedef struct hark_attention_args {
                            * adds to dvalue too, but not to dquery. As with dvariance, dout may then be absent */
 
   /* COMPRESSED, with has_chunk_starts: U8 [1 or B, Lk], the last stride 1, not zero where a chunk begins. The first row of a sequence
-   * always begins one. HARK_INVALID_ARGUMENT, which names item and row, if a chunk that another one follows has fewer than desc->chunk
-   * rows; this error comes while it computes. */
+   * always begins one, and rows at and after key_lengths begin none. HARK_INVALID_ARGUMENT, which names item and row, if a chunk that
+   * another one follows has fewer than desc->chunk rows. */
   hark_tensor chunk_starts;
 } hark_attention_args;
 
@@ -377,8 +377,8 @@ enum {
 };
 
 /* Executes a plan. Errors: HARK_SHAPE_MISMATCH, HARK_INVALID_ARGUMENT, HARK_UNSUPPORTED with a message that names the argument; nothing was
- * written then. HARK_NOT_FINITE and those of ridge, sigma and noise (CME, above) come while it computes: what was written is undefined
- * then. */
+ * written then. HARK_NOT_FINITE, those of ridge, sigma and noise (CME, above) and those of the contents of chunk_starts come while it
+ * computes: what was written is undefined then. */
 HARK_API HARK_MUST_CHECK hark_status hark_attention_forward(hark_context *context, const hark_attention_plan *plan,
                                                             const hark_attention_args *args);
 HARK_API HARK_MUST_CHECK hark_status hark_attention_backward(hark_context *context, const hark_attention_plan *plan,

@@ -448,6 +448,7 @@ static void clear_absent(hark_attention_args *args) {
                                   &args->log_kernel,
                                   &args->forget,
                                   &args->query_mask,
+                                  &args->chunk_starts,
                                   &args->hierarchical_bias,
                                   &args->ridge,
                                   &args->sigma,

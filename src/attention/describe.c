@@ -265,15 +265,16 @@ static hark_status check_compressed_inputs(hark_context *context, const hark_att
   const struct {
     bool set;
     const char *reason;
-  } refused[] = {{!desc->causal, "structure is compressed without causal: a query sees finished chunks before it, expected causal"},
-                 {desc->kernel != HARK_KERNEL_EXP, "kernel is rbf with structure compressed, expected exp"},
-                 {desc->normalisation == HARK_NORMALISATION_CME, "normalisation is cme with structure compressed, expected softmax"},
-                 {desc->normalisation == HARK_NORMALISATION_STICK_BREAKING,
-                  "normalisation is stick_breaking with structure compressed, expected softmax: the keys of a slot have an order"},
-                 {desc->has_bias, "has_bias with structure compressed: a slot has no attention_bias of its own"},
-                 {desc->has_log_kernel, "has_log_kernel with structure compressed: the rows of a slot have several distances"},
-                 {desc->has_forget, "has_forget with structure compressed: gates differ inside a slot"},
-                 {desc->contextual_positions != 0, "contextual_positions with structure compressed: the keys of a slot have an order"}};
+  } refused[] = {
+      {!desc->causal, "structure is compressed without causal: a query sees finished chunks before it, expected causal"},
+      {desc->kernel != HARK_KERNEL_EXP, "kernel is rbf with structure compressed, expected exp"},
+      {desc->normalisation == HARK_NORMALISATION_CME, "normalisation is cme with structure compressed, expected softmax"},
+      {desc->normalisation == HARK_NORMALISATION_STICK_BREAKING,
+       "normalisation is stick_breaking with structure compressed, expected softmax: the keys of a slot have an order"},
+      {desc->has_bias, "has_bias with structure compressed, expected none: a slot has no attention_bias of its own"},
+      {desc->has_log_kernel, "has_log_kernel with structure compressed, expected none: the rows of a slot have several distances"},
+      {desc->has_forget, "has_forget with structure compressed, expected none: gates differ inside a slot"},
+      {desc->contextual_positions != 0, "contextual_positions with structure compressed, expected 0: the keys of a slot have an order"}};
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
     if (refused[i].set) return hark_fail(context, HARK_UNSUPPORTED, "attention: %s", refused[i].reason);
   if (desc->query_length != desc->key_length)
@@ -302,16 +303,16 @@ static hark_status check_compressed(hark_context *context, hark_attention_desc *
 }
 
 static hark_status check_structure(hark_context *context, hark_attention_desc *desc) {
-  HARK_TRY(check_foreign_fields(context, desc));
   switch (desc->structure) {
-    case HARK_STRUCTURE_DENSE: return HARK_OK;
+    case HARK_STRUCTURE_DENSE: return check_foreign_fields(context, desc);
     case HARK_STRUCTURE_WINDOW:
+      HARK_TRY(check_foreign_fields(context, desc));
       if (desc->window < 0 || desc->window > MAXIMUM_EXTENT)
         return hark_fail(context, HARK_INVALID_ARGUMENT,
                          "attention: window is %" PRId64 ", expected 0 to 2^40 positions to each side of the query", desc->window);
       return HARK_OK;
-    case HARK_STRUCTURE_HIERARCHICAL: return check_hierarchy(context, desc);
-    case HARK_STRUCTURE_COMPRESSED: return check_compressed(context, desc);
+    case HARK_STRUCTURE_HIERARCHICAL: HARK_TRY(check_foreign_fields(context, desc)); return check_hierarchy(context, desc);
+    case HARK_STRUCTURE_COMPRESSED: HARK_TRY(check_foreign_fields(context, desc)); return check_compressed(context, desc);
   }
   return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: structure is %d, expected one of HARK_STRUCTURE_*", (int)desc->structure);
 }

@@ -129,15 +129,15 @@ static int64_t visible_keys(const hark_attention_desc *desc, int64_t row) {
 /* Entries of one head with compressed attention, in a sequence of the maximum length; *scored: products of a query and a slot that it does
  * not select. With chunk_starts: as if all chunks had the minimum length. */
 static double compressed_pairs(const hark_attention_desc *desc, double *scored) {
-  const int64_t chunk = hark_max(1, desc->chunk), slots = hark_max(1, desc->chunk_slots), rows = desc->key_length;
-  const int64_t selected = desc->selected_slots == 0 ? HARK_CHUNK_DEFAULT_SELECTED : desc->selected_slots;
+  const int64_t chunk = hark_max(1, desc->chunk), slots = hark_max(1, hark_min(desc->chunk_slots, chunk)), rows = desc->key_length;
+  const int64_t selected = desc->selected_slots == 0 ? HARK_CHUNK_DEFAULT_SELECTED : hark_max(0, desc->selected_slots);
   double pairs = 0;
   *scored = 0;
   for (int64_t c = 0; c * chunk < rows; c++) {
     const double queries = (double)hark_min(chunk, rows - c * chunk), near = c > 0 ? (double)chunk : 0;
-    const int64_t chunks = desc->kept_chunks == 0 ? hark_max(0, c - 1) : hark_min(hark_max(0, c - 1), desc->kept_chunks);
+    const int64_t chunks = desc->kept_chunks <= 0 ? hark_max(0, c - 1) : hark_min(hark_max(0, c - 1), desc->kept_chunks);
     const int64_t best = hark_min(selected, chunks * slots), merged = (hark_max(0, c - 1) - chunks) * slots;
-    pairs += queries * (near + (queries + 1) / 2 + (double)best + (double)hark_min(desc->global_slots, merged));
+    pairs += queries * (near + (queries + 1) / 2 + (double)best + (double)hark_min(hark_max(0, desc->global_slots), merged));
     *scored += queries * (double)(chunks * slots - best);
   }
   return pairs;

@@ -29,7 +29,8 @@ static hark_status refuse_others(const simple_call *call, const hark_attention_d
       {"has_segments", desc->has_segments}, {"has_log_kernel", desc->has_log_kernel},
       {"has_forget", desc->has_forget},     {"has_hierarchical_bias", desc->has_hierarchical_bias},
       {"has_ridge", desc->has_ridge},       {"has_sigma", desc->has_sigma},
-      {"has_noise", desc->has_noise != 0},  {"dropout", desc->dropout != 0},
+      {"has_noise", desc->has_noise != 0},  {"has_chunk_starts", desc->has_chunk_starts != 0},
+      {"dropout", desc->dropout != 0},
   };
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     if (others[i].set)

@@ -36,6 +36,17 @@ static inline int64_t hark_chunk_rows(const hark_attention_sequence *sequence) {
 /* The most chunks of so many rows. */
 static inline int64_t hark_chunks_most(const hark_attention_desc *desc, int64_t rows) { return hark_ceil_div(rows, desc->chunk); }
 
+/* Slots that a query of the longest sequence may select, at most, and globals that may have rows: more change nothing. */
+static inline int64_t hark_chunk_most_slots(const hark_attention_desc *desc) {
+  return hark_max(1, (hark_chunks_most(desc, desc->longest) - 2) * desc->chunk_slots);
+}
+static inline int64_t hark_chunk_selected(const hark_attention_desc *desc) {
+  return hark_min(desc->selected_slots, hark_chunk_most_slots(desc));
+}
+static inline int64_t hark_chunk_globals(const hark_attention_desc *desc) {
+  return hark_min(desc->global_slots, hark_chunk_most_slots(desc));
+}
+
 /* Starts of all sequences of a call, those of a sequence followed by its number of rows. */
 typedef struct hark_chunk_list {
   int64_t *before; /* [sequences + 1]: entries of `start` before those of a sequence */
@@ -55,7 +66,7 @@ static inline hark_chunks hark_chunks_of(const hark_attention_desc *desc, const 
                        .start = start,
                        .slots = desc->chunk_slots,
                        .kept = desc->kept_chunks,
-                       .globals = desc->global_slots};
+                       .globals = hark_chunk_globals(desc)};
 }
 
 /* Slots that some query may meet: those of all chunks but the last two. */

@@ -60,6 +60,8 @@ static void test_options(void **state) {
       "compressed:B1,H1,L300,D17,V65,N16,slots=2,select=130,kept=10,globals=130",
       "compressed:B2,H2,L324,D8,N8,slots=2,dropout=0.5",
       "compressed:B2,H4,K2,L324,D8,N8,kept=3,globals=4,dropout=0.3",
+      "compressed:B1,H2,L40,D8,N8,slots=2,kept=1,globals=1000,dropout=0.2",
+      "compressed:B1,H2,L70,D8,N8,select=4000,kept=2,globals=1",
       "compressed:B3,H2,L300,D8,N8,lengths,slots=2",
       "compressed:B3,H4,K2,L300,D16,N8,lengths,kept=4,globals=2,starts",
       "compressed:B3,H2,L300,D8,N8,mask,slots=3",
@@ -167,7 +169,68 @@ static void change_later(attention_problem *p, int64_t from) {
     for (int64_t row = from; row < c->keys; row++) p->chunk_starts[b * c->keys + row] = 0;
 }
 
-/* No later row changes a bit of a row's output, nor of what its gradients would be from earlier rows alone. */
+/* Compares a problem whose numbers were changed with its definition. */
+static void check_problem(const attention_problem *problem) {
+  attention_expected expected;
+  attention_expected_make(problem, &expected);
+  for (int m = 0; m < attention_machine_count; m++) {
+    attention_results results;
+    if (!attention_run_on(&attention_machines[m], problem, &results)) continue;
+    assert_int_equal(attention_compare(&attention_machines[m], problem, &expected, &results), 0);
+    attention_results_free(&results);
+  }
+  attention_expected_free(&expected);
+}
+
+/* Of equal logits the first slots are selected: keys that repeat, queries of zeros, in lists and in buffers. */
+static void test_equal_logits(void **state) {
+  (void)state;
+  static const char *const cases[] = {"compressed:H2,L60,D4,V3,N1,select=2", "compressed:H2,L90,D4,V3,N4,slots=4,select=6",
+                                      "compressed:H1,L150,D3,V2,N1,select=5,kept=40,globals=3", "compressed:H1,L260,D3,V2,N1,select=70",
+                                      "compressed:H1,L300,D3,V2,N2,slots=2,select=65"};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (int64_t period = 1; period <= 9; period += 4) {
+      attention_problem p;
+      attention_problem_make(cases[i], &p);
+      attention_numbers *k = &p.array[ARRAY_KEY], *q = &p.array[ARRAY_QUERY];
+      const int64_t width = k->shape[3], rows = k->shape[2];
+      for (int64_t at = 0; at < k->count; at++)
+        k->data[at] = k->data[at / (rows * width) * rows * width + at / width % rows % period * width + at % width];
+      for (int64_t at = 0; at < q->count; at++)
+        if (at / width % rows % 11 == 3) q->data[at] = 0;
+      check_problem(&p);
+      attention_problem_free(&p);
+    }
+}
+
+/* Weights that are rounded to 0 stay 0 if later rows are not finite. */
+static void test_faint_weights(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++) {
+    attention_results results[2];
+    bool ran = true;
+    for (int later = 0; later < 2; later++) {
+      attention_problem p;
+      attention_problem_make("compressed:L130,D1,V1,N16,select=3", &p);
+      for (int64_t n = 0; n < 130; n++) {
+        p.array[ARRAY_QUERY].data[n] = 1;
+        p.array[ARRAY_KEY].data[n] = n % 9 == 0 ? 200 : 0;
+        p.array[ARRAY_VALUE].data[n] = n % 9 == 0 ? 0 : 1;
+      }
+      if (later == 1) p.array[ARRAY_KEY].data[129] = p.array[ARRAY_VALUE].data[129] = NAN;
+      ran = ran && attention_run_on(&attention_machines[m], &p, &results[later]);
+      attention_problem_free(&p);
+    }
+    for (int64_t n = 0; ran && n < 129; n++)
+      if (memcmp(&results[0].data[ARRAY_OUT][n], &results[1].data[ARRAY_OUT][n], sizeof(double)) != 0 ||
+          memcmp(&results[0].data[ARRAY_DQUERY][n], &results[1].data[ARRAY_DQUERY][n], sizeof(double)) != 0)
+        fail_msg("%s: row %d is %g after a later NaN, %g without it", attention_machines[m].name, (int)n, results[1].data[ARRAY_OUT][n],
+                 results[0].data[ARRAY_OUT][n]);
+    for (int later = 0; ran && later < 2; later++) attention_results_free(&results[later]);
+  }
+}
+
+/* No later row changes a bit of a row's output. */
 static void test_causality(void **state) {
   (void)state;
   static const char *const cases[] = {"compressed:B2,H2,L260,D16,N16,slots=4,select=6", "compressed:B2,H2,L260,D16,N8,starts,select=3",
@@ -240,7 +303,8 @@ static void test_near_starts(void **state) {
     uint8_t starts[2 * ROWS] = {0};
     for (int i = 0; i < 3; i++) starts[ROWS + cases[k / 2].starts[i]] = 1;
     const int64_t shape[] = {2, 1, ROWS, 1}, starts_shape[] = {2, ROWS};
-    hark_attention_args args = {.struct_size = sizeof args, .workspace = workspace};
+    float saved[16] = {0};
+    hark_attention_args args = {.struct_size = sizeof args, .workspace = workspace, .saved = saved}; /* which is not touched */
     hark_tensor *const inputs[] = {&args.query, &args.key, &args.value};
     for (int i = 0; i < 3; i++) assert_int_equal(hark_tensor_wrap(context, numbers, HARK_F32, 4, shape, NULL, inputs[i]), HARK_OK);
     assert_int_equal(hark_tensor_wrap(context, out, HARK_F32, 4, shape, NULL, &args.out), HARK_OK);
@@ -250,6 +314,7 @@ static void test_near_starts(void **state) {
     if (status != (message == NULL ? HARK_OK : HARK_INVALID_ARGUMENT) ||
         (message != NULL && strstr(hark_context_message(context), message) == NULL))
       fail_msg("case %zu on %s: '%s'", k / 2, names[k % 2], hark_context_message(context));
+    for (int i = 0; i < 16; i++) assert_true(saved[i] == 0);
     free(workspace);
     hark_attention_plan_destroy(context, &plan);
     hark_context_destroy(&context);
@@ -262,9 +327,9 @@ int main(int argument_count, char **arguments) {
     for (int i = 1; i < argument_count; i++) failures += attention_check_case(arguments[i], true);
     return failures > 0;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes),     cmocka_unit_test(test_options),
-                                     cmocka_unit_test(test_limits),     cmocka_unit_test(test_threads),
-                                     cmocka_unit_test(test_causality),  cmocka_unit_test(test_rows_sum_to_one),
-                                     cmocka_unit_test(test_near_starts)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_shapes),      cmocka_unit_test(test_options),      cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_threads),     cmocka_unit_test(test_causality),    cmocka_unit_test(test_rows_sum_to_one),
+      cmocka_unit_test(test_near_starts), cmocka_unit_test(test_equal_logits), cmocka_unit_test(test_faint_weights)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,8 @@
  *               slot b of earlier chunks:                 s = scale q . k_b + log n_b,   k_b, v_b: means over its n_b unmasked rows
  *     out[n]    = sum over entries F e^s v / sum over entries e^s,   F: dropout's factor
  *
- * Of the slots of the kept chunks only those with the highest logits are entries (backend/chunks.h). Cost O(L (m + slots) (d + dv)) per
- * head, memory O(slots (d + dv) + L) per worker.
+ * Of the slots of the kept chunks only those with the highest logits are entries (backend/chunks.h). Cost O(L (m + slots) (d + dv) +
+ * L K slots), K selected slots, per head, memory O(slots (d + dv) + L) per worker.
  */
 #include "backend/reference/compressed.h"
 
@@ -26,11 +26,11 @@ hark_status hark_compressed_doubles(hark_context *context, const hark_attention_
   HARK_TRY(hark_size_multiply(context, (size_t)hark_chunks_most(desc, rows), (size_t)desc->chunk_slots, &slots));
   HARK_TRY(hark_size_multiply(context, slots, (size_t)((d + dv) * (backward ? 2 : 1) + 1), &of_slots));
   HARK_TRY(hark_size_multiply(context, (size_t)rows, (size_t)(backward ? d + dv : 0), &of_rows));
-  HARK_TRY(hark_size_add(context, slots, (size_t)(rows + desc->global_slots), &entries));
+  HARK_TRY(hark_size_add(context, slots, (size_t)(rows + hark_chunk_globals(desc)), &entries));
   HARK_TRY(hark_size_multiply(context, entries, sizeof(chunk_entry) / sizeof(double), &entries));
   HARK_TRY(hark_size_add(context, of_slots, of_rows, out));
   HARK_TRY(hark_size_add(context, *out, entries, out));
-  return hark_size_add(context, *out, (size_t)(desc->global_slots * (d + dv + 1) + dv + (backward ? 2 * d + dv : 0)), out);
+  return hark_size_add(context, *out, (size_t)(hark_chunk_globals(desc) * (d + dv + 1) + dv + (backward ? 2 * d + dv : 0)), out);
 }
 
 _Static_assert(sizeof(chunk_entry) % sizeof(double) == 0, "entries are counted in doubles");
@@ -92,9 +92,9 @@ chunk_head hark_compressed_head(const chunk_task *task, int64_t sequence, int64_
   t.slot_key = take(&memory, slots * d);
   t.slot_value = take(&memory, slots * dv);
   t.slot_count = take(&memory, slots);
-  t.global_key = take(&memory, desc->global_slots * d);
-  t.global_value = take(&memory, desc->global_slots * dv);
-  t.global_count = take(&memory, desc->global_slots);
+  t.global_key = take(&memory, hark_chunk_globals(desc) * d);
+  t.global_value = take(&memory, hark_chunk_globals(desc) * dv);
+  t.global_count = take(&memory, hark_chunk_globals(desc));
   t.mixed = take(&memory, dv);
   if (backward) {
     t.dslot_key = take(&memory, slots * d);

@@ -9,8 +9,10 @@
  * computed one after another, each by all threads, stage by stage. Pieces depend on sizes and on the places of chunks alone, and every sum
  * has one order, so that the bits depend neither on the way nor on the number of threads.
  *
- * Cost per head: d multiply-adds for each row and slot that it may select, d + dv for each entry; backward 2 d + 3 dv for near keys and
- * globals. Memory: O(L (d + dv)) for each tree. Scratch: list of chunks | trees, one or one per worker | tiles per worker.
+ * Cost per head: d multiply-adds for each pair of a query and a slot that it may select, d + dv for each near key and global, dv for each
+ * selected slot; backward 3 d + 2 dv for each near key and global, 2 d + 2 dv for each selected slot. Memory of a tree: O(L (d + dv + K) +
+ * G (L / m - N) (d + dv)), K selected slots; saved: 2 + 2 K numbers per row and head. Scratch: list of chunks | trees, one or one per
+ * worker | tiles per worker.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,7 +28,7 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
     reason = "type is not f32";
   else if (desc->head_dim > INT32_MAX / HARK_TILE_QUERIES || desc->value_dim > INT32_MAX / HARK_TILE_QUERIES)
     reason = "head_dim or value_dim is too large";
-  else if (desc->longest > hark_min(INT32_MAX, UINT32_MAX / desc->selected_slots))
+  else if (desc->longest > hark_min(INT32_MAX, UINT32_MAX / hark_chunk_selected(desc) - 64))
     reason = "longest is above 2^31 - 1, or longest times selected_slots above 2^32 - 1";
   else if (hark_chunks_most(desc, desc->longest) > INT32_MAX / desc->chunk_slots)
     reason = "a sequence has more than 2^31 - 1 slots";
@@ -73,7 +75,7 @@ static hark_status sizes(hark_context *context, const hark_attention_desc *desc,
   if (!desc->forward_only) {
     HARK_TRY(lay_out(context, desc, workers, true, &backward));
     HARK_TRY(hark_size_multiply(context, (size_t)(desc->batch * desc->heads), (size_t)desc->query_length, &saved));
-    HARK_TRY(hark_size_multiply(context, saved, (size_t)hark_compressed_saved_numbers(desc->selected_slots) * sizeof(float), &saved));
+    HARK_TRY(hark_size_multiply(context, saved, (size_t)hark_compressed_saved_numbers(hark_chunk_selected(desc)) * sizeof(float), &saved));
   }
   *out = (hark_attention_sizes){.saved = saved, .forward_workspace = forward.bytes, .backward_workspace = backward.bytes};
   return HARK_OK;
@@ -176,8 +178,9 @@ static hark_status execute(hark_context *context, const hark_attention_call *run
                                .value_dim = (int)desc->value_dim,
                                .head_pad = (int)hark_padded(desc->head_dim),
                                .value_pad = (int)hark_padded(desc->value_dim),
-                               .selected = (int)desc->selected_slots,
+                               .selected = (int)hark_chunk_selected(desc),
                                .scale = (float)desc->scale,
+                               .saved = desc->forward_only ? NULL : run->args->saved,
                                .trees = (char *)run->scratch + layout.trees,
                                .workers = (char *)run->scratch + layout.workers,
                                .tree_bytes = layout.tree_bytes,

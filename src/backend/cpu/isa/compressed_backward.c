@@ -18,7 +18,8 @@ typedef struct backward_work {
   float *kept;                                                                       /* dropout's factors */
   float *dquery;                                                                     /* [lanes][d padded] */
   float top[HARK_TILE_QUERIES], inverse[HARK_TILE_QUERIES], mean[HARK_TILE_QUERIES]; /* m, 1 / Z (0: sees nothing), D */
-  float start[HARK_TILE_QUERIES]; /* added to logits: NaN in rows whose sums are not finite, so that all that they see is NaN */
+  float marked[HARK_TILE_QUERIES]; /* 1 in rows whose dout or sums are not finite: they reach all that the row sees, also with weight 0 */
+  float start[HARK_TILE_QUERIES];  /* added to logits: NaN in rows whose sums are not finite, so that all that they see is NaN */
 } backward_work;
 
 size_t HARK_ISA(hark_compressed_backward_floats)(const hark_attention_desc *desc) {
@@ -38,7 +39,7 @@ static void begin_tile(backward_work *work) {
   hark_pack_transposed(tree->dout + tile->first * call->value_pad, call->value_pad, tile->count, call->value_dim, 1.0f, work->dout);
   memset(work->dquery, 0, (size_t)tile->count * (size_t)call->head_pad * sizeof(float));
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
-    work->top[lane] = work->inverse[lane] = work->mean[lane] = work->start[lane] = 0.0f;
+    work->top[lane] = work->inverse[lane] = work->mean[lane] = work->start[lane] = work->marked[lane] = 0.0f;
     if (lane >= tile->count) continue;
     const hark_compressed_saved saved = hark_compressed_saved_of(tree, tile->first + lane);
     const float *out = hark_compressed_row(&call->args->out, item, tree->head, row + lane);
@@ -47,6 +48,7 @@ static void begin_tile(backward_work *work) {
     work->top[lane] = *saved.top;
     work->inverse[lane] = 1.0f / *saved.sum;
     if (!isfinite(*saved.top) || !isfinite(*saved.sum)) work->start[lane] = NAN;
+    if (!tree->finite && (work->start[lane] != 0.0f || !hark_rows_finite(dout, 0, 1, call->value_dim))) work->marked[lane] = 1.0f;
     float sum = 0.0f;
     for (int c = 0; c < call->value_dim; c++) sum += out[c] * dout[c];
     work->mean[lane] = sum;
@@ -62,13 +64,13 @@ static void block_gradients(const backward_work *work, const hark_compressed_blo
   if (drops) HARK_ISA(hark_compressed_kept)(tile, block, work->kept);
   for (int lane = 0; lane < tile->count; lane += HARK_LANES) {
     const vf top = vf_load(work->top + lane), inverse = vf_load(work->inverse + lane), mean = vf_load(work->mean + lane);
-    const vm blind = vf_equal(inverse, vf_zero());
+    const vm blind = vf_equal(inverse, vf_zero()), marked = vf_equal(vf_load(work->marked + lane), vf_set(1.0f));
     for (int key = 0; key < block->count; key++) {
       const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES + lane;
       const vf logit = vf_load(work->weights + at);
       const vm seen = vm_not(vm_or(blind, vf_equal(logit, vf_set(-INFINITY))));
       vf weight = vf_exp2(logit - top) * inverse;
-      if (!tree->finite) weight = hark_seen_weight(weight, logit);
+      if (!tree->finite) weight = vf_select(marked, hark_seen_weight(weight, logit), weight);
       weight = vf_select(seen, weight, vf_zero());
       vf product = vf_load(work->products + at), kept = weight;
       if (drops) {
@@ -167,7 +169,7 @@ static void selected_backward(const backward_work *work, int lane) {
     group_products(work, row, numbers, count, factors, products);
     const vf logit = vf_load_part_or_all(saved.logits + i, count), factor = vf_load(factors);
     vf weight = vf_exp2(logit - vf_set(work->top[lane])) * vf_set(work->inverse[lane]);
-    if (!tree->finite) weight = hark_seen_weight(weight, logit);
+    if (work->marked[lane] != 0.0f) weight = hark_seen_weight(weight, logit);
     const vf kept = vf_select(vf_equal(factor, vf_zero()), vf_zero(), factor * weight);
     const vf gradient = vf_set(call->scale) * (weight * (vf_load(products) - vf_set(work->mean[lane])));
     if (count == HARK_LANES) {

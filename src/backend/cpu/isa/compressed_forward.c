@@ -5,6 +5,8 @@
  *
  * compressed_select.c selects.
  */
+#include <float.h>
+
 #include "compressed_tile.h"
 
 /* ---- what backward needs too ---- */
@@ -56,6 +58,10 @@ void HARK_ISA(hark_compressed_kept)(const hark_compressed_tile *tile, const hark
   const hark_compressed_call *call = tree->call;
   const uint64_t head = (uint64_t)(tree->sequence->item * call->desc->heads + tree->head);
   for (int key = 0; key < block->count; key++) {
+    if (block->keys->weight[block->first + key] == -INFINITY) { /* no key, nor a slot with the number of the global */
+      for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) factors[key * HARK_TILE_QUERIES + lane] = 0.0f;
+      continue;
+    }
     const int64_t global = block->first + key - block->state * tree->chunks.globals;
     const int64_t first = block->state < 0 ? block->first + key : hark_chunk_slot_row(&tree->chunks, global);
     const uint64_t i = (uint64_t)(tree->sequence->key_row + first);
@@ -101,11 +107,10 @@ static void begin_tile(forward_work *work) {
 }
 
 /* Weights in place of the logits [entries][lanes], times dropout's factors if there are any. Makes the sums of the lanes, and Y, relative
- * to the maximum of the old logits and these. */
-static void weigh(forward_work *work, float *logits, int entries, const float *kept) {
+ * to the maximum of the old logits and these. marked: entries whose weights are not 0 where they are seen; or NULL. */
+static void weigh(forward_work *work, float *logits, int entries, const bool *marked, const float *kept) {
   const hark_compressed_tile *tile = work->tile;
   const int width = tile->tree->call->value_pad;
-  const bool finite = tile->tree->finite;
   float factor[HARK_TILE_QUERIES];
   for (int lane = 0; lane < tile->count; lane += HARK_LANES) {
     const vf old = vf_load(work->top + lane);
@@ -119,7 +124,7 @@ static void weigh(forward_work *work, float *logits, int entries, const float *k
       const vf logit = vf_load(at);
       vf weight = vf_exp2(logit - base);
       sum = sum + weight;
-      if (!finite) weight = hark_seen_weight(weight, logit);
+      if (marked != NULL && marked[i]) weight = hark_seen_weight(weight, logit);
       if (kept != NULL) weight = weight * vf_load(kept + (ptrdiff_t)i * HARK_TILE_QUERIES + lane);
       vf_store(at, weight);
     }
@@ -133,6 +138,11 @@ static void weigh(forward_work *work, float *logits, int entries, const float *k
   }
 }
 
+/* Values that are not finite reach the rows that see them, also if their weight is rounded to 0: such weights become the least number. */
+static bool marks_value(const hark_compressed_tree *tree, const float *value) {
+  return !tree->finite && !hark_rows_finite(value, 0, 1, tree->call->value_dim);
+}
+
 static void mix_block(forward_work *work, const hark_compressed_block *block) {
   const hark_compressed_tile *tile = work->tile;
   const hark_compressed_tree *tree = tile->tree;
@@ -140,7 +150,10 @@ static void mix_block(forward_work *work, const hark_compressed_block *block) {
   const bool drops = call->dropout_threshold > 0;
   HARK_ISA(hark_compressed_logits)(tile, block, work->queries, hark_compressed_zeros, work->logits);
   if (drops) HARK_ISA(hark_compressed_kept)(tile, block, work->kept);
-  weigh(work, work->logits, block->count, drops ? work->kept : NULL);
+  bool marked[HARK_COMPRESSED_KEYS];
+  for (int key = 0; !tree->finite && key < block->count; key++)
+    marked[key] = marks_value(tree, block->keys->value + (block->first + key) * call->value_pad);
+  weigh(work, work->logits, block->count, tree->finite ? NULL : marked, drops ? work->kept : NULL);
   const hark_product p = {.a = block->keys->value + block->first * call->value_pad,
                           .a_step = call->value_pad,
                           .b = work->logits,
@@ -159,10 +172,14 @@ static void mix_selected(forward_work *work) {
   const hark_compressed_tree *tree = tile->tree;
   const hark_compressed_call *call = tree->call;
   const hark_compressed_selection *selection = &work->selection;
-  weigh(work, selection->logits, selection->most, NULL);
+  weigh(work, selection->logits, selection->most, NULL, NULL);
   for (int row = 0; row < tile->count; row++) {
     float *weights = selection->logits + row, *mixed = work->mixed + (ptrdiff_t)row * call->value_pad;
     const int32_t *number = selection->number + row;
+    for (int i = 0; !tree->finite && i < selection->found[row]; i++)
+      if (weights[i * HARK_TILE_QUERIES] == 0.0f &&
+          marks_value(tree, tree->slots.value + number[i * HARK_TILE_QUERIES] * (int64_t)call->value_pad))
+        weights[i * HARK_TILE_QUERIES] = FLT_MIN;
     for (int i = 0; call->dropout_threshold > 0 && i < selection->found[row]; i++)
       weights[i * HARK_TILE_QUERIES] *= HARK_ISA(hark_compressed_keeps)(tree, tile->first + row, number[i * HARK_TILE_QUERIES]);
     const hark_compressed_sum sum = {weights, number, HARK_TILE_QUERIES, selection->found[row], tree->slots.value, call->value_pad};
@@ -202,7 +219,7 @@ static void write_rows(const forward_work *work) {
     float *out =
         (float *)args->out.data + item * args->out.stride[0] + tree->head * args->out.stride[1] + (first + row) * args->out.stride[2];
     for (int c = 0; c < call->value_dim; c++) out[c] = sees ? gain * mixed[c] : 0.0f;
-    if (args->saved != NULL) {
+    if (call->saved != NULL) {
       const hark_compressed_saved to = hark_compressed_saved_of(tree, tile->first + row);
       *to.top = work->top[row];
       *to.sum = work->sum[row];
@@ -228,7 +245,7 @@ void HARK_ISA(hark_compressed_forward)(const hark_compressed_tree *tree, int64_t
     tile.count = (int)hark_min(end - tile.first, HARK_TILE_QUERIES);
     begin_tile(&work);
     work.selection = HARK_ISA(hark_compressed_select)(&tile, work.queries, work.logits, work.lists);
-    if (call->args->saved != NULL) save_selection(&work);
+    if (call->saved != NULL) save_selection(&work);
     while (HARK_ISA(hark_compressed_next_block)(&tile, &next, &block)) mix_block(&work, &block);
     if (work.selection.most > 0) mix_selected(&work);
     write_rows(&work);

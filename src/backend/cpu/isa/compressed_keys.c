@@ -1,7 +1,7 @@
 /* compressed_keys.c - rows, slots and globals of compressed attention, and the way of their gradients back to the rows.
  *
  *     slot b      k_b, v_b = means of the n_b unmasked keys and values of its rows
- *     global g    in state s: means over all rows of the slots of the chunks 0 .. s whose number is g mod G
+ *     global g    in state s: means over all rows of the slots of the chunks 0 .. s whose number mod G is g
  *
  * The gradient of a row of slot b, which is a part of global g in every state from that of its chunk c on:
  *
@@ -31,12 +31,12 @@ hark_status HARK_ISA(hark_compressed_tree_floats)(hark_context *context, const h
   size_t slots, globals;
   *out = 2 * (size_t)(rows / HARK_COMPRESSED_PIECE + 3); /* pieces: int64 */
   HARK_TRY(hark_size_multiply(context, (size_t)hark_max(0, chunks - 2), (size_t)desc->chunk_slots, &slots));
-  HARK_TRY(hark_size_multiply(context, (size_t)hark_max(0, chunks - 2 - desc->kept_chunks), (size_t)desc->global_slots, &globals));
+  HARK_TRY(hark_size_multiply(context, (size_t)hark_max(0, chunks - 2 - desc->kept_chunks), (size_t)hark_chunk_globals(desc), &globals));
   HARK_TRY(add_product(context, (size_t)rows, of_keys + of_queries, out));
   HARK_TRY(add_product(context, slots, of_keys, out));
   HARK_TRY(add_product(context, globals, of_keys, out));
   if (!backward) return HARK_OK;
-  HARK_TRY(add_product(context, (size_t)rows, 3 * (size_t)desc->selected_slots, out));
+  HARK_TRY(add_product(context, (size_t)rows, 3 * (size_t)hark_chunk_selected(desc), out));
   return hark_size_add(context, *out, slots + 1, out);
 }
 
@@ -102,6 +102,12 @@ bool HARK_ISA(hark_compressed_all_finite)(const hark_compressed_tree *tree) {
                         (!call->backward || hark_rows_finite(tree->dout + row * call->value_pad, call->value_pad, count, call->value_dim));
     if (!finite) return false;
   }
+  /* means of large numbers may overflow */
+  const int64_t slots = hark_chunks_slots(&tree->chunks), globals = hark_chunks_states(&tree->chunks) * tree->chunks.globals;
+  for (int64_t slot = 0; slot < slots; slot++)
+    if (!keys_finite(call, &tree->slots, slot, 1)) return false;
+  for (int64_t global = 0; global < globals; global++)
+    if (!keys_finite(call, &tree->globals, global, 1)) return false;
   return true;
 }
 
@@ -187,7 +193,7 @@ void HARK_ISA(hark_compressed_make_queries)(const hark_compressed_tree *tree, in
 
 /* ---- globals ---- */
 
-/* The slot of chunk `chunk` with the least number that is g mod G and not below `slot`; the end if there is none. */
+/* The least number that is not below `slot` and leaves the remainder `global` when it is divided by G. */
 static int64_t next_slot(const hark_compressed_tree *tree, int64_t global, int64_t slot) {
   const int64_t globals = tree->chunks.globals;
   return slot + (global - slot % globals + globals) % globals;

@@ -17,8 +17,8 @@
 #define HIGHEST INT32_MAX            /* of NaN */
 
 size_t HARK_ISA(hark_compressed_select_floats)(const hark_attention_desc *desc) {
-  const size_t lists = 2 * (size_t)desc->selected_slots * HARK_TILE_QUERIES;
-  return desc->selected_slots <= HARK_COMPRESSED_SORTED ? lists : 3 * lists;
+  const size_t lists = 2 * (size_t)hark_chunk_selected(desc) * HARK_TILE_QUERIES;
+  return hark_chunk_selected(desc) <= HARK_COMPRESSED_SORTED ? lists : 3 * lists;
 }
 
 static float number_of(int32_t order) {
@@ -61,13 +61,14 @@ HARK_SIMD vi vi_select(vm mask, vi yes, vi no) {
 
 /* ---- sorted lists ---- */
 
-/* Inserts a candidate of a vector of lanes into their lists. */
+/* Inserts a candidate of a vector of lanes into their lists. After its place everything moves on, also to the place of an equal logit. */
 static void insert(const hark_compressed_lists *lists, int selected, int lane, vi order, int64_t slot) {
   vi number = vi_set((int32_t)slot);
+  vm better = vi_less(order, order); /* none */
   for (int i = 0; i < selected; i++) {
     const ptrdiff_t at = (ptrdiff_t)i * HARK_TILE_QUERIES + lane;
     const vi old = vi_load(lists->order + at), old_number = vi_load(lists->number + at);
-    const vm better = vi_less(old, order);
+    better = vm_or(better, vi_less(old, order));
     vi_store(lists->order + at, vi_select(better, order, old));
     vi_store(lists->number + at, vi_select(better, number, old_number));
     order = vi_select(better, old, order);

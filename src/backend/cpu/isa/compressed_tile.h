@@ -26,6 +26,7 @@ typedef struct hark_compressed_call {
   int head_dim, value_dim, head_pad, value_pad;
   int selected; /* slots that a query selects at most */
   float scale;
+  float *saved; /* from forward to backward, or NULL */
   uint32_t dropout_threshold;
   float dropout_gain;
   hark_chunk_list list;
@@ -64,7 +65,7 @@ static inline int64_t hark_compressed_saved_numbers(int64_t selected) { return 2
 static inline hark_compressed_saved hark_compressed_saved_of(const hark_compressed_tree *tree, int64_t row) {
   const hark_compressed_call *call = tree->call;
   const int64_t rows = call->args->query.shape[2], index = (tree->sequence->item * call->desc->heads + tree->head) * rows;
-  float *at = (float *)call->args->saved + (index + tree->sequence->query_row + row) * hark_compressed_saved_numbers(call->selected);
+  float *at = call->saved + (index + tree->sequence->query_row + row) * hark_compressed_saved_numbers(call->selected);
   return (hark_compressed_saved){at, at + 1, at + 2, at + 2 + call->selected};
 }
 static inline int32_t hark_compressed_number(const float *numbers, int i) {
@@ -131,7 +132,7 @@ typedef struct hark_compressed_sum {
 HARK_SIMD void hark_compressed_add_some(const int vectors, const hark_compressed_sum *s, int first, float *to) {
   vf sum[HARK_COMPRESSED_SUMS];
   HARK_UNROLL
-  for (int m = 0; m < vectors; m++) sum[m] = vf_load(to + first + m * HARK_LANES);
+  for (int m = 0; m < vectors; m++) sum[m] = vf_zero();
   HARK_ROLLED
   for (int i = 0; i < s->count; i++) {
     const float weight = s->weights[i * s->step], *row = s->rows + (int64_t)s->number[i * s->step] * s->width + first;
@@ -140,7 +141,7 @@ HARK_SIMD void hark_compressed_add_some(const int vectors, const hark_compressed
     for (int m = 0; m < vectors; m++) sum[m] = vf_fma(vf_set(weight), vf_load(row + m * HARK_LANES), sum[m]);
   }
   HARK_UNROLL
-  for (int m = 0; m < vectors; m++) vf_store(to + first + m * HARK_LANES, sum[m]);
+  for (int m = 0; m < vectors; m++) vf_store(to + first + m * HARK_LANES, vf_load(to + first + m * HARK_LANES) + sum[m]);
 }
 
 /* to += the sum */
