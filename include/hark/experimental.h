@@ -41,7 +41,8 @@ extern "C" {
   X(gate_segments)                                                                                                                         \
   X(class_logits)                                                                                                                          \
   X(copy_targets)                                                                                                                          \
-  X(smoother_mixture)
+  X(smoother_mixture)                                                                                                                      \
+  X(compressed_decode)
 HARK_EXPERIMENTAL_OPERATORS(HARK_OPERATOR_DECLARE)
 
 /* segment_slots: offsets of `slots` rows for every segment, C min(slots, length of the segment) of them with `fewer`. input offsets i64 [S
@@ -258,6 +259,17 @@ typedef struct hark_gaussian_loss_attributes {
 
 /* class_logits: y[n, c] = exp(a) m[n, c] (1 + exp(b + v[n, c]))^-1/2 + level[n, c], logits of C classes. inputs prediction [..., 2 C] (C
  * means m, then C logarithms of variances v), level [..., C], which is data, and scale [2] (a, b); y [..., C]. No attributes. */
+
+/* compressed_decode: attention of HARK_STRUCTURE_COMPRESSED, with chunks of `chunk` rows, for new rows first_position .. after those that the
+ * cache has seen (docs/mathematics/compressed.md). inputs: query [1, R, H*d], key [1, R, Hkv*d], value [1, R, Hkv*dv]; the cache, which is
+ * changed: ring_key [1, 2 chunk, Hkv*d], ring_value [1, 2 chunk, Hkv*dv], slot_key [S, chunk_slots, Hkv*d], slot_value [S, chunk_slots,
+ * Hkv*dv], global_key [2, max(1, G), Hkv*d], global_value [2, max(1, G), Hkv*dv]. S is at least kept_chunks + 1, or with kept_chunks 0 and
+ * in shorter texts at least (first_position + R - 1) / chunk, and 1. output [1, R, H*dv]. Nothing has to be set before position 0. No
+ * backward. */
+typedef struct hark_compressed_decode_attributes {
+  int64_t heads, key_heads, chunk, chunk_slots, selected_slots, kept_chunks, global_slots, first_position;
+  double scale; /* of q.k */
+} hark_compressed_decode_attributes;
 
 #ifdef __cplusplus
 }

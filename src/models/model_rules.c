@@ -159,6 +159,57 @@ static bool grid_without_class_token(const hark_network_config *config, char *me
                             "first pixel, expected mean or first");
 }
 
+/* ---- compressed attention ---- */
+
+static bool is_compressed(const hark_network_config *config) {
+  return hark_layer_choice_has(&config->attention.structure, HARK_STRUCTURE_COMPRESSED);
+}
+
+static bool compressed_of_decoder(const hark_network_config *config, char *message) {
+  return is_compressed(config) && config->architecture != HARK_ARCHITECTURE_DECODER &&
+         hark_rule_violated(message, "model.attention.structure compressed needs model.architecture decoder: a query sees finished chunks "
+                                     "before it");
+}
+
+static bool slots_of_chunk(const hark_network_config *config, char *message) {
+  return is_compressed(config) && config->attention.chunk_slots > config->attention.chunk &&
+         hark_rule_violated(message, "model.attention.chunk_slots is %" PRId64 ", expected at most model.attention.chunk = %" PRId64,
+                            config->attention.chunk_slots, config->attention.chunk);
+}
+
+static bool compressed_without_kernel(const hark_network_config *config, char *message) {
+  return is_compressed(config) && config->positional != NULL && config->positional[0] != '\0' &&
+         hark_rule_violated(message, "model.positional is a kernel of the distance, and the tokens of a slot of model.attention.structure "
+                                     "compressed have several, expected none");
+}
+
+static bool compressed_without_gates(const hark_network_config *config, char *message) {
+  return is_compressed(config) && config->attention.forget_gate &&
+         hark_rule_violated(message, "model.attention.forget_gate has gates that differ inside a slot of model.attention.structure "
+                                     "compressed, expected false");
+}
+
+static bool compressed_without_positions(const hark_network_config *config, char *message) {
+  return is_compressed(config) && config->attention.contextual_positions != 0 &&
+         hark_rule_violated(message, "model.attention.contextual_positions counts tokens, and earlier keys of model.attention.structure "
+                                     "compressed are slots, expected 0");
+}
+
+static bool compressed_of_exp(const hark_network_config *config, char *message) {
+  return is_compressed(config) && config->attention.kernel != HARK_KERNEL_EXP &&
+         hark_rule_violated(message, "model.attention.structure compressed needs model.attention.kernel exp");
+}
+
+static bool compressed_of_softmax(const hark_network_config *config, char *message) {
+  for (int64_t layer = 0; layer < config->layers; layer++)
+    if (hark_layer_choice_of(&config->attention.structure, layer) == HARK_STRUCTURE_COMPRESSED &&
+        hark_layer_choice_of(&config->attention.normalisation, layer) == HARK_NORMALISATION_STICK_BREAKING)
+      return hark_rule_violated(message,
+                                "model.attention.structure compressed needs model.attention.normalisation softmax, in layer %" PRId64,
+                                layer);
+  return false;
+}
+
 /* ---- gates ---- */
 
 static bool gates_of_hierarchy(const hark_network_config *config, char *message) {
@@ -397,6 +448,13 @@ static const hark_model_rule rules[] = {
     {"model.attention.hierarchical_bias model.attention.grid_columns", grid_without_bias},
     {"model.positional model.attention.grid_columns", grid_without_kernel},
     {"model.pooling model.attention.grid_columns", grid_without_class_token},
+    {"model.attention.structure model.architecture", compressed_of_decoder},
+    {"model.attention.chunk_slots model.attention.chunk", slots_of_chunk},
+    {"model.positional model.attention.structure", compressed_without_kernel},
+    {"model.attention.forget_gate model.attention.structure", compressed_without_gates},
+    {"model.attention.contextual_positions model.attention.structure", compressed_without_positions},
+    {"model.attention.structure model.attention.kernel", compressed_of_exp},
+    {"model.attention.structure model.attention.normalisation", compressed_of_softmax},
     {"model.attention.forget_gate model.attention.structure", gates_of_hierarchy},
     {"model.attention.forget_gate model.architecture", gates_of_decoder},
     {"model.attention.contextual_positions", positions_of_table},

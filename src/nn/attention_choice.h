@@ -30,6 +30,8 @@ typedef struct hark_attention_choice {
   int64_t contextual_positions; /* rows of the table of positions that are counted by content; 0: none */
   int64_t grid_columns;         /* structure hierarchical: columns of the pictures whose pixels are the tokens; 0: no pictures */
   bool noise_learned;           /* CME: a noise of every key and head, from its token */
+  /* structure compressed, as in hark_attention_desc */
+  int64_t chunk, chunk_slots, selected_slots, kept_chunks, global_slots;
 } hark_attention_choice;
 
 #endif

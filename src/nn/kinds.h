@@ -11,7 +11,7 @@
 #define HARK_ROTARY_LEARNED_WORDS "none|model|layer|head"
 #define HARK_ROTARY_SCALING_WORDS "none|linear|ntk|yarn|llama3|dynamic|longrope"
 #define HARK_ROTARY_RAMP_WORDS "pair|turns"
-#define HARK_STRUCTURE_WORDS "dense|window|hierarchical"
+#define HARK_STRUCTURE_WORDS "dense|window|hierarchical|compressed"
 #define HARK_PARTITION_WORDS "neighbour|sibling"
 #define HARK_COARSE_QUERY_WORDS "default|mean|first|exact"
 #define HARK_INTERPOLATION_WORDS "constant|linear"

@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "backend/hierarchy.h"
 #include "backend/kernel_ridge_decode.h"
+#include "ops/compressed_decode.h"
 #include "ops/sequence.h"
 #include "ops/sequence_attention.h"
 
@@ -173,6 +174,13 @@ static hark_attention_desc describe(const hark_self_attention_spec *spec, hark_t
     desc.interpolation = spec->choice.interpolation;
     desc.has_hierarchical_bias = spec->choice.hierarchical_bias;
   }
+  if (spec->structure == HARK_STRUCTURE_COMPRESSED) {
+    desc.chunk = spec->choice.chunk;
+    desc.chunk_slots = spec->choice.chunk_slots;
+    desc.selected_slots = spec->choice.selected_slots;
+    desc.kept_chunks = spec->choice.kept_chunks;
+    desc.global_slots = spec->choice.kept_chunks > 0 ? spec->choice.global_slots : 0;
+  }
   desc.kernel = spec->choice.kernel;
   if (!learns_sigma(spec)) set_width(spec, &desc);
   if (spec->normalisation == HARK_NORMALISATION_CME) {
@@ -296,10 +304,13 @@ bool hark_self_attention_means(const hark_self_attention_spec *spec, int64_t cap
 }
 
 bool hark_self_attention_has_record(const hark_self_attention_spec *spec) {
-  return spec->structure == HARK_STRUCTURE_HIERARCHICAL || spec->normalisation == HARK_NORMALISATION_CME;
+  return spec->structure == HARK_STRUCTURE_HIERARCHICAL || spec->structure == HARK_STRUCTURE_COMPRESSED ||
+         spec->normalisation == HARK_NORMALISATION_CME;
 }
 
-bool hark_attention_cache_goes_back(const hark_self_attention_spec *spec) { return spec->structure != HARK_STRUCTURE_HIERARCHICAL; }
+bool hark_attention_cache_goes_back(const hark_self_attention_spec *spec) {
+  return spec->structure != HARK_STRUCTURE_HIERARCHICAL && spec->structure != HARK_STRUCTURE_COMPRESSED;
+}
 
 int64_t hark_attention_cache_front(const hark_attention_cache *cache, int part, int64_t tokens) {
   const hark_tensor *tensor = &cache->part[part];
@@ -314,6 +325,21 @@ static hark_status describe_hierarchical(hark_context *context, const hark_self_
   HARK_TRY(hark_tensor_describe(context, type, 3, partial, &out->part[HARK_CACHE_PARTIAL]));
   HARK_TRY(hark_tensor_describe(context, type, 3, shape, &out->part[HARK_CACHE_KEY]));
   out->part[HARK_CACHE_VALUE] = out->part[HARK_CACHE_KEY];
+  return HARK_OK;
+}
+
+static hark_status describe_compressed(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t capacity,
+                                       hark_attention_cache *out) {
+  const hark_attention_choice *choice = &spec->choice;
+  const int64_t width = spec->head_dim * spec->key_heads, globals = choice->kept_chunks > 0 ? hark_max(1, choice->global_slots) : 1;
+  const int64_t ring[] = {1, 2 * choice->chunk, width}, global[] = {2, globals, width};
+  const int64_t slots[] = {hark_compressed_decode_chunks(choice->chunk, choice->kept_chunks, capacity), choice->chunk_slots, width};
+  HARK_TRY(hark_tensor_describe(context, type, 3, ring, &out->part[HARK_CACHE_KEY]));
+  HARK_TRY(hark_tensor_describe(context, type, 3, slots, &out->part[HARK_CACHE_SLOT_KEY]));
+  HARK_TRY(hark_tensor_describe(context, type, 3, global, &out->part[HARK_CACHE_GLOBAL_KEY]));
+  out->part[HARK_CACHE_VALUE] = out->part[HARK_CACHE_KEY];
+  out->part[HARK_CACHE_SLOT_VALUE] = out->part[HARK_CACHE_SLOT_KEY];
+  out->part[HARK_CACHE_GLOBAL_VALUE] = out->part[HARK_CACHE_GLOBAL_KEY];
   return HARK_OK;
 }
 
@@ -334,6 +360,7 @@ hark_status hark_attention_cache_describe(hark_context *context, const hark_self
                                           hark_attention_cache *out) {
   *out = (hark_attention_cache){0};
   if (spec->structure == HARK_STRUCTURE_HIERARCHICAL) return describe_hierarchical(context, spec, type, capacity, out);
+  if (spec->structure == HARK_STRUCTURE_COMPRESSED) return describe_compressed(context, spec, type, capacity, out);
   if (spec->normalisation == HARK_NORMALISATION_CME) return describe_ridge(context, spec, type, capacity, out);
   const int64_t key[] = {1, capacity, spec->head_dim * spec->key_heads}, gates[] = {1, capacity, spec->heads};
   HARK_TRY(hark_tensor_describe(context, type, 3, key, &out->part[HARK_CACHE_KEY]));
@@ -439,8 +466,31 @@ static hark_status decode_ridge(const hark_forward *forward, const hark_self_att
                          ((1u << ROWS) - 1) | 1u << NOISE, out);
 }
 
+/* The same through the cache of compressed attention. */
+static hark_status decode_compressed(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows,
+                                     hark_value *out) {
+  static const int parts[] = {HARK_CACHE_KEY,      HARK_CACHE_VALUE,      HARK_CACHE_SLOT_KEY,
+                              HARK_CACHE_SLOT_VALUE, HARK_CACHE_GLOBAL_KEY, HARK_CACHE_GLOBAL_VALUE};
+  enum { PARTS = (int)(sizeof parts / sizeof *parts) };
+  const hark_self_attention_spec *spec = &layer->spec;
+  hark_value inputs[ROWS + PARTS] = {rows[QUERY], rows[KEY], rows[VALUE]};
+  HARK_TRY(take_parts(forward, layer, parts, PARTS, inputs));
+  const hark_compressed_decode_attributes attributes = {.heads = spec->heads,
+                                                        .key_heads = spec->key_heads,
+                                                        .chunk = spec->choice.chunk,
+                                                        .chunk_slots = spec->choice.chunk_slots,
+                                                        .selected_slots = spec->choice.selected_slots,
+                                                        .kept_chunks = spec->choice.kept_chunks,
+                                                        .global_slots = spec->choice.kept_chunks > 0 ? spec->choice.global_slots : 0,
+                                                        .first_position = forward->first_position,
+                                                        .scale = scale_of(spec)};
+  return hark_tape_apply(forward->tape, &hark_op_compressed_decode, &attributes, ROWS + PARTS, inputs, (1u << ROWS) - 1, out);
+}
+
 static hark_status decode(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows, hark_value *out) {
-  return (layer->spec.structure == HARK_STRUCTURE_HIERARCHICAL ? decode_hierarchical : decode_ridge)(forward, layer, rows, out);
+  if (layer->spec.structure == HARK_STRUCTURE_HIERARCHICAL) return decode_hierarchical(forward, layer, rows, out);
+  if (layer->spec.structure == HARK_STRUCTURE_COMPRESSED) return decode_compressed(forward, layer, rows, out);
+  return decode_ridge(forward, layer, rows, out);
 }
 
 /* Applies an operator of attention, after the observer has seen it. */

@@ -50,13 +50,18 @@ typedef struct hark_self_attention {
 /* What a layer's cache contains. Dense and window: one row per token, keys and values [1, capacity, key_heads * head_dim], gate logits [1,
  * capacity, heads]. Kernel ridge: keys, rows of U and the factor (kernel_ridge_decode in hark/operators.h). Hierarchical: keys and values
  * [M, 2 Nr, key_heads * head_dim] of the last tokens of every level, and the sums [M, heads, head_dim + 2] that later rows share
- * (hierarchical_decode in hark/operators.h). Absent parts have type HARK_NONE. */
+ * (hierarchical_decode in hark/operators.h). Compressed: keys and values of the last two chunks [1, 2 chunk, key_heads * head_dim], slots
+ * and global slots (compressed_decode in hark/experimental.h). Absent parts have type HARK_NONE. */
 enum {
   HARK_CACHE_KEY,
   HARK_CACHE_VALUE, /* kernel ridge: rows of U */
   HARK_CACHE_FORGET,
   HARK_CACHE_PARTIAL,
   HARK_CACHE_FACTOR, /* kernel ridge */
+  HARK_CACHE_SLOT_KEY, /* compressed, also the next three */
+  HARK_CACHE_SLOT_VALUE,
+  HARK_CACHE_GLOBAL_KEY,
+  HARK_CACHE_GLOBAL_VALUE,
   HARK_CACHE_PARTS
 };
 typedef struct hark_attention_cache {

@@ -89,6 +89,17 @@ static const hark_attribute of_hierarchical_decode[] = {
     WORDS(hark_hierarchical_decode_attributes, kernel, "exp|rbf"),
     NUMBER(hark_hierarchical_decode_attributes, scale, F64),
 };
+static const hark_attribute of_compressed_decode[] = {
+    USUAL(hark_compressed_decode_attributes, heads, I64, 1),
+    USUAL(hark_compressed_decode_attributes, key_heads, I64, 1),
+    USUAL(hark_compressed_decode_attributes, chunk, I64, 64),
+    USUAL(hark_compressed_decode_attributes, chunk_slots, I64, 1),
+    USUAL(hark_compressed_decode_attributes, selected_slots, I64, 16),
+    NUMBER(hark_compressed_decode_attributes, kept_chunks, I64),
+    NUMBER(hark_compressed_decode_attributes, global_slots, I64),
+    NUMBER(hark_compressed_decode_attributes, first_position, I64),
+    NUMBER(hark_compressed_decode_attributes, scale, F64),
+};
 static const hark_attribute of_adamw[] = {
     NUMBER(hark_adamw_attributes, rate, F64),        USUAL(hark_adamw_attributes, beta1, F64, 0.9),
     USUAL(hark_adamw_attributes, beta2, F64, 0.999), USUAL(hark_adamw_attributes, epsilon, F64, 1e-8),
@@ -228,6 +239,7 @@ static const struct {
     ROWS(noise_of_heads, of_noise_of_heads),
     ROWS(copy_targets, of_copy_targets),
     ROWS(gaussian_loss, of_gaussian_loss),
+    ROWS(compressed_decode, of_compressed_decode),
 };
 
 const hark_attribute *hark_operator_attributes(const hark_operator *op, int *count) {
