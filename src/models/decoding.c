@@ -472,7 +472,7 @@ int64_t hark_decoding_mended_pivots(const hark_decoding *decoding) { return deco
 typedef struct saved_header {
   char magic[sizeof saved_magic];
   uint64_t version, fingerprint, bytes, length, has_logits;
-  uint64_t levels; /* of caches that cannot be cut; 1 where all keep every row; 0: no caches */
+  uint64_t levels; /* of hierarchical caches; 1 where there are none; 0: no caches */
 } saved_header;
 
 static int64_t cache_parts(const hark_decoding *decoding) { return HARK_CACHE_PARTS * config_of(decoding->model)->layers; }
@@ -480,9 +480,16 @@ static const hark_tensor *cache_part(const hark_decoding *decoding, int64_t numb
   return &decoding->caches[number / HARK_CACHE_PARTS].part[number % HARK_CACHE_PARTS];
 }
 
+/* The first layer with a hierarchical cache, or -1. */
+static int64_t hierarchical_layer(const hark_decoding *decoding) {
+  for (int64_t layer = 0; layer < layers_of(decoding); layer++)
+    if (attention_of(decoding, layer)->structure == HARK_STRUCTURE_HIERARCHICAL) return layer;
+  return -1;
+}
+
 static uint64_t cache_levels(const hark_decoding *decoding) {
-  const int64_t layer = hark_max(0, forgetful_layer(decoding));
-  return (uint64_t)cache_part(decoding, layer * HARK_CACHE_PARTS + HARK_CACHE_KEY)->shape[0];
+  const int64_t layer = hierarchical_layer(decoding);
+  return layer < 0 ? 1 : (uint64_t)cache_part(decoding, layer * HARK_CACHE_PARTS + HARK_CACHE_KEY)->shape[0];
 }
 
 /* Bytes of a part that are saved with this header. */
@@ -490,10 +497,8 @@ static size_t part_bytes(const hark_decoding *decoding, const saved_header *head
   const hark_tensor *part = cache_part(decoding, number);
   const int64_t layer = number / HARK_CACHE_PARTS;
   if (part->type == HARK_NONE || header->levels == 0) return 0;
-  const int64_t front =
-      hark_attention_cache_goes_back(attention_of(decoding, layer))
-          ? hark_attention_cache_front(&decoding->caches[layer], (int)(number % HARK_CACHE_PARTS), (int64_t)header->length)
-          : (int64_t)header->levels * part->shape[1] * part->shape[2];
+  const int64_t front = hark_attention_cache_front(attention_of(decoding, layer), &decoding->caches[layer],
+                                                   (int)(number % HARK_CACHE_PARTS), (int64_t)header->length, (int64_t)header->levels);
   return (size_t)front * hark_type_bytes(part->type);
 }
 
@@ -568,7 +573,7 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
     return hark_fail(context, HARK_INVALID_ARGUMENT, "saved decoding: holds %" PRIu64 " tokens, there is room for %" PRId64, header->length,
                      decoding->capacity);
   const uint64_t most_levels =
-      forgetful_layer(decoding) >= 0 ? HARK_HIERARCHY_MAX_LEVELS : 1; /* the data are in memory: sizes below do not overflow */
+      hierarchical_layer(decoding) >= 0 ? HARK_HIERARCHY_MAX_LEVELS : 1; /* the data are in memory: sizes below do not overflow */
   const bool lacks_caches = header->levels == 0 && header->length > 0 && !has_history(decoding);
   const bool has_too_much = header->length == 0 && (header->has_logits > 0 || header->levels > 0);
   if (header->has_logits > 1 || header->levels > most_levels || lacks_caches || has_too_much || saved_bytes(decoding, header) != bytes)

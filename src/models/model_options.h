@@ -266,15 +266,15 @@ typedef enum hark_stored {
   X(attention.noise_learned, NULL, BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                       \
     "normalisation cme: learn a noise of every key and head, which is computed from its token and added to the ridge",                     \
     HARK_NEEDS_CME ", model.architecture decoder|encoder|masked_encoder", WEIGHTS, CHANGED, 1)                                             \
-  X(attention.chunk, "attention-chunk", INT, "64", "[1, 1048576]", HARK_FLAG_OF_EXCHANGE, "M",                                            \
+  X(attention.chunk, "attention-chunk", INT, "64", "[1, 1048576]", HARK_FLAG_OF_EXCHANGE, "M",                                             \
     "structure compressed: number of tokens in a chunk; a query attends one by one to the tokens of its chunk and of the one before",      \
-    HARK_NEEDS_COMPRESSED, MEANING, GROUP, 1)                                                                                              \
+    HARK_NEEDS_COMPRESSED, MEANING, GROUP_NEEDED, 1)                                                                                       \
   X(attention.chunk_slots, "chunk-slots", INT, "1", "[1, 1048576]", HARK_FLAG_OF_EXCHANGE, "C",                                            \
     "structure compressed: number of slots of an earlier chunk, which are means of keys and values over parts of it",                      \
-    HARK_NEEDS_COMPRESSED, MEANING, GROUP, 1)                                                                                              \
+    HARK_NEEDS_COMPRESSED, MEANING, GROUP_NEEDED, 1)                                                                                       \
   X(attention.selected_slots, "selected-slots", INT, "16", "[1, 4096]", HARK_FLAG_OF_EXCHANGE, "K",                                        \
-    "structure compressed: number of slots that a query attends to, those with the highest logits", HARK_NEEDS_COMPRESSED, MEANING, GROUP, \
-    1)                                                                                                                                     \
+    "structure compressed: number of slots that a query attends to, those with the highest logits", HARK_NEEDS_COMPRESSED, MEANING,        \
+    GROUP_NEEDED, 1)                                                                                                                       \
   X(attention.kept_chunks, "kept-chunks", INT, "0", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, "N",                                           \
     "structure compressed: number of chunks from whose slots a query selects, the last ones before those that it attends to one by one; "  \
     "0: all",                                                                                                                              \

@@ -167,8 +167,9 @@ static bool is_compressed(const hark_network_config *config) {
 
 static bool compressed_of_decoder(const hark_network_config *config, char *message) {
   return is_compressed(config) && config->architecture != HARK_ARCHITECTURE_DECODER &&
-         hark_rule_violated(message, "model.attention.structure compressed needs model.architecture decoder: a query sees finished chunks "
-                                     "before it");
+         hark_rule_violated(message,
+                            "model.attention.structure compressed needs model.architecture decoder: a query sees finished chunks "
+                            "before it");
 }
 
 static bool slots_of_chunk(const hark_network_config *config, char *message) {
@@ -179,20 +180,23 @@ static bool slots_of_chunk(const hark_network_config *config, char *message) {
 
 static bool compressed_without_kernel(const hark_network_config *config, char *message) {
   return is_compressed(config) && config->positional != NULL && config->positional[0] != '\0' &&
-         hark_rule_violated(message, "model.positional is a kernel of the distance, and the tokens of a slot of model.attention.structure "
-                                     "compressed have several, expected none");
+         hark_rule_violated(message,
+                            "model.positional is a kernel of the distance, and the tokens of a slot of model.attention.structure "
+                            "compressed have several, expected none");
 }
 
 static bool compressed_without_gates(const hark_network_config *config, char *message) {
   return is_compressed(config) && config->attention.forget_gate &&
-         hark_rule_violated(message, "model.attention.forget_gate has gates that differ inside a slot of model.attention.structure "
-                                     "compressed, expected false");
+         hark_rule_violated(message,
+                            "model.attention.forget_gate has gates that differ inside a slot of model.attention.structure "
+                            "compressed, expected false");
 }
 
 static bool compressed_without_positions(const hark_network_config *config, char *message) {
   return is_compressed(config) && config->attention.contextual_positions != 0 &&
-         hark_rule_violated(message, "model.attention.contextual_positions counts tokens, and earlier keys of model.attention.structure "
-                                     "compressed are slots, expected 0");
+         hark_rule_violated(message,
+                            "model.attention.contextual_positions counts tokens, and earlier keys of model.attention.structure "
+                            "compressed are slots, expected 0");
 }
 
 static bool compressed_of_exp(const hark_network_config *config, char *message) {
@@ -204,9 +208,8 @@ static bool compressed_of_softmax(const hark_network_config *config, char *messa
   for (int64_t layer = 0; layer < config->layers; layer++)
     if (hark_layer_choice_of(&config->attention.structure, layer) == HARK_STRUCTURE_COMPRESSED &&
         hark_layer_choice_of(&config->attention.normalisation, layer) == HARK_NORMALISATION_STICK_BREAKING)
-      return hark_rule_violated(message,
-                                "model.attention.structure compressed needs model.attention.normalisation softmax, in layer %" PRId64,
-                                layer);
+      return hark_rule_violated(
+          message, "model.attention.structure compressed needs model.attention.normalisation softmax, in layer %" PRId64, layer);
   return false;
 }
 

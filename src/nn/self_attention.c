@@ -312,9 +312,16 @@ bool hark_attention_cache_goes_back(const hark_self_attention_spec *spec) {
   return spec->structure != HARK_STRUCTURE_HIERARCHICAL && spec->structure != HARK_STRUCTURE_COMPRESSED;
 }
 
-int64_t hark_attention_cache_front(const hark_attention_cache *cache, int part, int64_t tokens) {
+int64_t hark_attention_cache_front(const hark_self_attention_spec *spec, const hark_attention_cache *cache, int part, int64_t tokens,
+                                   int64_t levels) {
   const hark_tensor *tensor = &cache->part[part];
   if (tensor->type == HARK_NONE) return 0;
+  if (spec->structure == HARK_STRUCTURE_HIERARCHICAL) return levels * tensor->shape[1] * tensor->shape[2];
+  if (spec->structure == HARK_STRUCTURE_COMPRESSED) { /* slots are made where the next chunk begins */
+    const bool slots = part == HARK_CACHE_SLOT_KEY || part == HARK_CACHE_SLOT_VALUE;
+    const int64_t made = tokens > 0 ? (tokens - 1) / spec->choice.chunk : 0;
+    return (slots ? hark_min(tensor->shape[0], made) : tensor->shape[0]) * tensor->shape[1] * tensor->shape[2];
+  }
   return part == HARK_CACHE_FACTOR ? hark_ridge_decode_tiles(tokens) * tensor->shape[1] * tensor->shape[2] : tokens * tensor->shape[2];
 }
 
@@ -469,7 +476,7 @@ static hark_status decode_ridge(const hark_forward *forward, const hark_self_att
 /* The same through the cache of compressed attention. */
 static hark_status decode_compressed(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows,
                                      hark_value *out) {
-  static const int parts[] = {HARK_CACHE_KEY,      HARK_CACHE_VALUE,      HARK_CACHE_SLOT_KEY,
+  static const int parts[] = {HARK_CACHE_KEY,        HARK_CACHE_VALUE,      HARK_CACHE_SLOT_KEY,
                               HARK_CACHE_SLOT_VALUE, HARK_CACHE_GLOBAL_KEY, HARK_CACHE_GLOBAL_VALUE};
   enum { PARTS = (int)(sizeof parts / sizeof *parts) };
   const hark_self_attention_spec *spec = &layer->spec;

@@ -57,7 +57,7 @@ enum {
   HARK_CACHE_VALUE, /* kernel ridge: rows of U */
   HARK_CACHE_FORGET,
   HARK_CACHE_PARTIAL,
-  HARK_CACHE_FACTOR, /* kernel ridge */
+  HARK_CACHE_FACTOR,   /* kernel ridge */
   HARK_CACHE_SLOT_KEY, /* compressed, also the next three */
   HARK_CACHE_SLOT_VALUE,
   HARK_CACHE_GLOBAL_KEY,
@@ -106,8 +106,10 @@ bool hark_self_attention_has_gate(const hark_self_attention_spec *spec);
 bool hark_self_attention_has_record(const hark_self_attention_spec *spec);
 /* Whether a cache can be cut to its first n tokens: their part equals a cache of n tokens. */
 bool hark_attention_cache_goes_back(const hark_self_attention_spec *spec);
-/* Count of numbers at the beginning of a part that belong to its first `tokens` tokens, for caches that can be cut. */
-int64_t hark_attention_cache_front(const hark_attention_cache *cache, int part, int64_t tokens);
+/* Count of numbers at the beginning of a part that a cache of `tokens` tokens needs. levels: of a hierarchical cache. Caches of other
+ * capacities need the same ones, hierarchical caches if they have as many levels. */
+int64_t hark_attention_cache_front(const hark_self_attention_spec *spec, const hark_attention_cache *cache, int part, int64_t tokens,
+                                   int64_t levels);
 
 /* Number of distances that a table of log G needs for `length` tokens; larger than the distances between tokens where cells extend
  * farther. */

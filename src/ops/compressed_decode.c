@@ -93,8 +93,8 @@ static size_t work_doubles(const hark_compressed_decode_attributes *decode, int6
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
   static const hark_input_rule rules[INPUT_COUNT] = {
-      {"query", HARK_F32, 3, 3},    {"key", HARK_F32, 3, 3},        {"value", HARK_F32, 3, 3},
-      {"ring_key", HARK_F32, 3, 3}, {"ring_value", HARK_F32, 3, 3}, {"slot_key", HARK_F32, 3, 3},
+      {"query", HARK_F32, 3, 3},      {"key", HARK_F32, 3, 3},        {"value", HARK_F32, 3, 3},
+      {"ring_key", HARK_F32, 3, 3},   {"ring_value", HARK_F32, 3, 3}, {"slot_key", HARK_F32, 3, 3},
       {"slot_value", HARK_F32, 3, 3}, {"global_key", HARK_F32, 3, 3}, {"global_value", HARK_F32, 3, 3}};
   const hark_compressed_decode_attributes *decode = attributes;
   HARK_TRY(hark_check_inputs(context, &hark_op_compressed_decode, rules, attributes, inputs, input_count));
@@ -291,8 +291,7 @@ static void attend(const decoder_head *at, int64_t row) {
       mix_row(at, weight, part_of(at, INPUT_SLOT_VALUE, slot_row(at, (int64_t)at->place[i]), at->value_dim));
     } else if (i < selected + globals) {
       const double share = weight / (double)global_count(at, i - selected, merged);
-      for (int64_t c = 0; c < at->value_dim; c++)
-        at->mixed[c] += share * get_sum(at, INPUT_GLOBAL_VALUE, i - selected, at->value_dim, c);
+      for (int64_t c = 0; c < at->value_dim; c++) at->mixed[c] += share * get_sum(at, INPUT_GLOBAL_VALUE, i - selected, at->value_dim, c);
     } else {
       mix_row(at, weight, part_of(at, INPUT_RING_VALUE, (near + i - selected - globals) % (2 * decode->chunk), at->value_dim));
     }
@@ -354,18 +353,29 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
 }
 
 /* Samples select all slots, because rounding may decide what is selected. */
-static const hark_compressed_decode_attributes beginning = {.heads = 1, .key_heads = 1, .chunk = 3, .chunk_slots = 2, .selected_slots = 9,
+static const hark_compressed_decode_attributes beginning = {.heads = 1,
+                                                            .key_heads = 1,
+                                                            .chunk = 3,
+                                                            .chunk_slots = 2,
+                                                            .selected_slots = 9,
                                                             .scale = 0.5},
-                                               later = {.heads = 4, .key_heads = 2, .chunk = 4, .chunk_slots = 3, .selected_slots = 16,
-                                                        .kept_chunks = 2, .global_slots = 2, .first_position = 29, .scale = 0.3};
+                                               later = {.heads = 4,
+                                                        .key_heads = 2,
+                                                        .chunk = 4,
+                                                        .chunk_slots = 3,
+                                                        .selected_slots = 16,
+                                                        .kept_chunks = 2,
+                                                        .global_slots = 2,
+                                                        .first_position = 29,
+                                                        .scale = 0.3};
 
 #define REAL(low, high, ...)                                                                                                               \
   { HARK_F32, 3, {__VA_ARGS__}, low, high }
 static const hark_sample samples[] = {
     {"beginning",
      &beginning,
-     {REAL(-2, 2, 1, 14, 3), REAL(-2, 2, 1, 14, 3), REAL(-2, 2, 1, 14, 5), REAL(-2, 2, 1, 6, 3), REAL(-2, 2, 1, 6, 5),
-      REAL(-2, 2, 4, 2, 3), REAL(-2, 2, 4, 2, 5), REAL(-2, 2, 2, 1, 3), REAL(-2, 2, 2, 1, 5)}},
+     {REAL(-2, 2, 1, 14, 3), REAL(-2, 2, 1, 14, 3), REAL(-2, 2, 1, 14, 5), REAL(-2, 2, 1, 6, 3), REAL(-2, 2, 1, 6, 5), REAL(-2, 2, 4, 2, 3),
+      REAL(-2, 2, 4, 2, 5), REAL(-2, 2, 2, 1, 3), REAL(-2, 2, 2, 1, 5)}},
     {"grouped_later_globals",
      &later,
      {REAL(-2, 2, 1, 9, 32), REAL(-2, 2, 1, 9, 16), REAL(-2, 2, 1, 9, 16), REAL(-2, 2, 1, 8, 16), REAL(-2, 2, 1, 8, 16),

@@ -21,8 +21,8 @@ typedef struct decode_case {
   int64_t chunk, slots, selected, kept, globals;
 } decode_case;
 
-static const decode_case cases[] = {{1, 1, 5, 0, 0}, {4, 1, 3, 0, 0},  {4, 3, 7, 0, 0},  {8, 8, 4, 0, 0}, {4, 2, 5, 3, 0},
-                                    {4, 3, 9, 2, 2}, {5, 4, 16, 1, 7}, {1, 1, 2, 4, 3},  {7, 3, 2, 9, 1}, {64, 5, 6, 0, 0},
+static const decode_case cases[] = {{1, 1, 5, 0, 0},   {4, 1, 3, 0, 0},    {4, 3, 7, 0, 0},  {8, 8, 4, 0, 0}, {4, 2, 5, 3, 0},
+                                    {4, 3, 9, 2, 2},   {5, 4, 16, 1, 7},   {1, 1, 2, 4, 3},  {7, 3, 2, 9, 1}, {64, 5, 6, 0, 0},
                                     {200, 7, 4, 1, 1}, {2, 2, 4, 1000, 5}, {3, 3, 3, 1, 200}};
 #define CASES (sizeof cases / sizeof *cases)
 
@@ -43,7 +43,10 @@ static hark_tensor made(hark_context *context, int64_t a, int64_t b, int64_t wid
 /* [1, L, heads * d] as [1, heads, L, d]. */
 static hark_tensor by_heads(const hark_tensor *rows, int64_t heads) {
   const int64_t length = rows->shape[1], width = rows->shape[2] / heads;
-  return (hark_tensor){.data = rows->data, .type = HARK_F64, .rank = 4, .shape = {1, heads, length, width},
+  return (hark_tensor){.data = rows->data,
+                       .type = HARK_F64,
+                       .rank = 4,
+                       .shape = {1, heads, length, width},
                        .stride = {length * heads * width, width, heads * width, 1}};
 }
 
@@ -91,9 +94,9 @@ static void attend_by_passes(hark_context *context, const decode_case *c, const 
                              int64_t pass, const hark_tensor *out) {
   const int64_t length = q->shape[1], chunks = hark_compressed_decode_chunks(c->chunk, c->kept, length);
   const int64_t globals = c->globals > 0 ? c->globals : 1, width = KEY_HEADS * HEAD_DIM, value_width = KEY_HEADS * VALUE_DIM;
-  hark_tensor cache[] = {made(context, 1, 2 * c->chunk, width, 1, 1e30),       made(context, 1, 2 * c->chunk, value_width, 2, 1e30),
-                         made(context, chunks, c->slots, width, 3, 1e30),      made(context, chunks, c->slots, value_width, 4, 1e30),
-                         made(context, 2, globals, width, 5, 1e30),            made(context, 2, globals, value_width, 6, 1e30)};
+  hark_tensor cache[] = {made(context, 1, 2 * c->chunk, width, 1, 1e30),  made(context, 1, 2 * c->chunk, value_width, 2, 1e30),
+                         made(context, chunks, c->slots, width, 3, 1e30), made(context, chunks, c->slots, value_width, 4, 1e30),
+                         made(context, 2, globals, width, 5, 1e30),       made(context, 2, globals, value_width, 6, 1e30)};
   enum { PARTS = (int)(sizeof cache / sizeof *cache) };
   for (int64_t first = 0; first < length; first += pass) {
     const int64_t count = length - first < pass ? length - first : pass;
@@ -131,14 +134,16 @@ static void rows_equal_those_of_the_whole_text(void **state) {
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
       hark_tensor q = made(context, 1, lengths[l], HEADS * HEAD_DIM, 11, 2), k = made(context, 1, lengths[l], KEY_HEADS * HEAD_DIM, 12, 2);
       hark_tensor v = made(context, 1, lengths[l], KEY_HEADS * VALUE_DIM, 13, 1);
-      hark_tensor whole = made(context, 1, lengths[l], HEADS * VALUE_DIM, 14, 1), parts = made(context, 1, lengths[l], HEADS * VALUE_DIM, 15, 1);
+      hark_tensor whole = made(context, 1, lengths[l], HEADS * VALUE_DIM, 14, 1),
+                  parts = made(context, 1, lengths[l], HEADS * VALUE_DIM, 15, 1);
       attend_to_all(context, &cases[c], &q, &k, &v, &whole);
       for (size_t p = 0; p < sizeof passes / sizeof *passes; p++) {
         attend_by_passes(context, &cases[c], &q, &k, &v, passes[p], &parts);
         for (int64_t i = 0; i < lengths[l] * HEADS * VALUE_DIM; i++) {
           const double have = ((double *)parts.data)[i], expected = ((double *)whole.data)[i];
           if (!(fabs(have - expected) <= WITHIN))
-            fail_msg("chunks of %" PRId64 ", %" PRId64 " slots, %" PRId64 " kept, %" PRId64 " globals; %d rows in passes of %d: row %d is %.17g, "
+            fail_msg("chunks of %" PRId64 ", %" PRId64 " slots, %" PRId64 " kept, %" PRId64
+                     " globals; %d rows in passes of %d: row %d is %.17g, "
                      "of the whole text %.17g",
                      cases[c].chunk, cases[c].slots, cases[c].kept, cases[c].globals, (int)lengths[l], (int)passes[p],
                      (int)(i / (HEADS * VALUE_DIM)), have, expected);

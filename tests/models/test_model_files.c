@@ -241,7 +241,7 @@ static void wrong_descriptions_are_refused(void **state) {
                {KINDS("dense,hierarchical", "mean", "softmax"), HARK_BAD_CONFIGURATION, "coarse_query is mean"},
                {KINDS("dense,dense,dense", "first", "softmax"), HARK_BAD_CONFIGURATION, "has 3 words for 2 layers"},
                {KINDS("dense,", "first", "softmax"), HARK_BAD_FILE,
-                "expected one of dense, window, hierarchical, or up to 64 of them for the layers in turn, with commas"},
+                "expected one of dense, window, hierarchical, compressed, or up to 64 of them for the layers in turn, with commas"},
                {KINDS("", "first", "softmax"), HARK_BAD_FILE, "model.attention.structure is \"\""},
                {KINDS("dense", "first", "softmax;cme"), HARK_BAD_FILE, "model.attention.normalisation is \"softmax;cme\""}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

@@ -62,6 +62,9 @@ static const variant variants[] = {
     {"cme_noise",
      {BASE(2), .positions = HARK_POSITIONS_ROTARY, .attention.kernel = HARK_KERNEL_RBF,
       .attention.normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME), .attention.ridge = 0.5, .attention.noise_learned = true}},
+    {"compressed",
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_COMPRESSED), .attention.chunk = 8,
+      .attention.chunk_slots = 2, .attention.selected_slots = 4, .attention.kept_chunks = 3, .attention.global_slots = 2}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 

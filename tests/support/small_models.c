@@ -29,11 +29,15 @@ const char *const small_model_descriptions[] = {
     MODEL(SCALED("llama3", ""), ATTENTION("dense", "false")),
     MODEL(WITH("embedding_norm", "true"), ATTENTION("dense", "false")),
     MODEL("none", ATTENTION("dense,window", "true") ", \"contextual_positions\": 6"),
-    MODEL("rotary", RIDGE("true") ", \"noise_learned\": true")};
+    MODEL("rotary", RIDGE("true") ", \"noise_learned\": true"),
+    MODEL("rotary", ATTENTION("compressed", "false") ", \"chunk\": 3, \"chunk_slots\": 2, \"selected_slots\": 9, \"kept_chunks\": 2, "
+                                                     "\"global_slots\": 3"),
+    MODEL("none", ATTENTION("dense,compressed", "false") ", \"chunk\": 4, \"chunk_slots\": 1, \"selected_slots\": 100")};
 _Static_assert(sizeof small_model_descriptions / sizeof *small_model_descriptions == DESCRIPTIONS, "DESCRIPTIONS is the number of rows");
 
 bool small_model_reads_again(const char *description) {
-  return strstr(description, "hierarchical") != NULL || strstr(description, "dynamic") != NULL || strstr(description, "longrope") != NULL;
+  return strstr(description, "hierarchical") != NULL || strstr(description, "compressed") != NULL ||
+         strstr(description, "dynamic") != NULL || strstr(description, "longrope") != NULL;
 }
 
 hark_model_options small_model_options(const char *description) {

@@ -82,6 +82,8 @@ static void refused_by_network(const hark_network_config *network, const char *e
   {"model.architecture", "regressor"}, { "data.format", "tables" }
 #define HIERARCHICAL                                                                                                                       \
   { ATTENTION("structure"), "hierarchical" }
+#define COMPRESSED                                                                                                                         \
+  { ATTENTION("structure"), "compressed" }
 #define STICKS                                                                                                                             \
   { ATTENTION("normalisation"), "stick_breaking" }
 #define CME                                                                                                                                \
@@ -121,6 +123,20 @@ static const struct {
     {{MASKED, HIERARCHICAL, {ATTENTION("interpolation"), "linear"}, {ATTENTION("coarse_query"), "exact"}},
      "model.attention.interpolation is linear, and with model.attention.coarse_query exact nothing is interpolated, expected constant, or "
      "another coarse_query"},
+    {{MASKED, COMPRESSED}, "model.attention.structure compressed needs model.architecture decoder: a query sees finished chunks before it"},
+    {{COMPRESSED, {ATTENTION("chunk"), "4"}, {ATTENTION("chunk_slots"), "5"}},
+     "model.attention.chunk_slots is 5, expected at most model.attention.chunk = 4"},
+    {{COMPRESSED, {"model.positional", "decay"}},
+     "model.positional is a kernel of the distance, and the tokens of a slot of model.attention.structure compressed have several, "
+     "expected "
+     "none"},
+    {{COMPRESSED, {ATTENTION("forget_gate"), "true"}},
+     "model.attention.forget_gate has gates that differ inside a slot of model.attention.structure compressed, expected false"},
+    {{COMPRESSED, {COUNTED, "8"}},
+     "model.attention.contextual_positions counts tokens, and earlier keys of model.attention.structure compressed are slots, expected 0"},
+    {{COMPRESSED, {ATTENTION("kernel"), "rbf"}}, "model.attention.structure compressed needs model.attention.kernel exp"},
+    {{{ATTENTION("structure"), "dense,compressed"}, {ATTENTION("normalisation"), "softmax,stick_breaking"}},
+     "model.attention.structure compressed needs model.attention.normalisation softmax, in layer 1"},
     {{HIERARCHICAL, {ATTENTION("grid_columns"), "32"}},
      "model.attention.grid_columns needs model.architecture encoder, which sees pixels on all sides"},
     {{PICTURE, {"model.pooling", "mean"}, {ATTENTION("hierarchy_block"), "8"}},
