@@ -150,7 +150,7 @@ static void make_slot(const hark_compressed_tree *tree, int64_t slot) {
   mean_rows(rows->key, rows->weight, call->head_pad, from, to, gain, slots->key + slot * call->head_pad);
   mean_rows(rows->value, rows->weight, call->value_pad, from, to, gain, slots->value + slot * call->value_pad);
   slots->count[slot] = (float)count;
-  slots->weight[slot] = log2f((float)count);
+  slots->weight[slot] = count > 0 ? log2f((float)count) : -INFINITY;
 }
 
 void HARK_ISA(hark_compressed_make_keys)(const hark_compressed_tree *tree, int64_t chunk) {
@@ -221,7 +221,7 @@ void HARK_ISA(hark_compressed_make_global)(const hark_compressed_tree *tree, int
     for (int c = 0; c < call->head_pad; c++) to->key[at * call->head_pad + c] = (float)(gain * key[c]);
     for (int c = 0; c < call->value_pad; c++) to->value[at * call->value_pad + c] = (float)(gain * value[c]);
     to->count[at] = (float)count;
-    to->weight[at] = (float)log2(count);
+    to->weight[at] = count > 0 ? (float)log2(count) : -INFINITY;
     if (!call->backward) continue;
     memset(to->dkey + at * call->head_pad, 0, (size_t)call->head_pad * sizeof(float));
     memset(to->dvalue + at * call->value_pad, 0, (size_t)call->value_pad * sizeof(float));
