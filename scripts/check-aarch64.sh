@@ -10,7 +10,7 @@ set -eu
 cd "$(dirname "$0")/.."
 folder=$1
 # Emulation makes a test 10 to 50 times as long: here are all but the longest. Of every record's samples, only those on NEON.
-attention='aliasing|attention|distances|gradients|hierarchical_decode|kernel_ridge_decode|ranges|refusals|run'
+attention='aliasing|attention|compressed_decode|distances|gradients|hierarchical_decode|kernel_ridge_decode|ranges|refusals|run'
 models='ahca_definition|ahca_refusals|ahca_weights|decoder|encoder|latent|model_files|positional|predictor|published_rotary'
 tests=${2:-"^(attention/($attention)|conformance/large_rows|gradient/gradient|models/($models))\$"}
 samples=

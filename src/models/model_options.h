@@ -276,12 +276,12 @@ typedef enum hark_stored {
     "structure compressed: number of slots that a query attends to, those with the highest logits", HARK_NEEDS_COMPRESSED, MEANING,        \
     GROUP_NEEDED, 1)                                                                                                                       \
   X(attention.kept_chunks, "kept-chunks", INT, "0", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, "N",                                           \
-    "structure compressed: number of chunks from whose slots a query selects, the last ones before those that it attends to one by one; "  \
-    "0: all",                                                                                                                              \
+    "structure compressed: a query selects from the slots of N chunks, the nearest before those whose tokens it attends to one by one; "   \
+    "0: from those of all chunks",                                                                                                         \
     HARK_NEEDS_COMPRESSED, MEANING, GROUP, 1)                                                                                              \
   X(attention.global_slots, "global-slots", INT, "0", "[0, 1048576]", HARK_FLAG_OF_EXCHANGE, "G",                                          \
-    "structure compressed: number of slots into which the older chunks are merged, all of which a query attends to; 0: it does not "       \
-    "attend to them",                                                                                                                      \
+    "structure compressed: number of global slots, into which older chunks are merged; a query attends to all of them; 0: it does not "    \
+    "attend to older chunks",                                                                                                              \
     HARK_NEEDS_COMPRESSED ", model.attention.kept_chunks >=1", MEANING, GROUP, 1)                                                          \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "where ahca cuts a sequence into chunks; fixed: every chunk_size tokens; delimiter: after a delimiter; semantic: at "                  \

@@ -168,12 +168,11 @@ static bool is_compressed(const hark_network_config *config) {
 static bool compressed_of_decoder(const hark_network_config *config, char *message) {
   return is_compressed(config) && config->architecture != HARK_ARCHITECTURE_DECODER &&
          hark_rule_violated(message,
-                            "model.attention.structure compressed needs model.architecture decoder: a query sees finished chunks "
-                            "before it");
+                            "model.attention.structure compressed needs model.architecture decoder: a query sees only earlier tokens");
 }
 
 static bool slots_of_chunk(const hark_network_config *config, char *message) {
-  return is_compressed(config) && config->attention.chunk_slots > config->attention.chunk &&
+  return is_compressed(config) && (config->attention.chunk < 1 || config->attention.chunk_slots > config->attention.chunk) &&
          hark_rule_violated(message, "model.attention.chunk_slots is %" PRId64 ", expected at most model.attention.chunk = %" PRId64,
                             config->attention.chunk_slots, config->attention.chunk);
 }
@@ -182,7 +181,7 @@ static bool compressed_without_kernel(const hark_network_config *config, char *m
   return is_compressed(config) && config->positional != NULL && config->positional[0] != '\0' &&
          hark_rule_violated(message,
                             "model.positional is a kernel of the distance, and the tokens of a slot of model.attention.structure "
-                            "compressed have several, expected none");
+                            "compressed have several distances, expected no kernel");
 }
 
 static bool compressed_without_gates(const hark_network_config *config, char *message) {

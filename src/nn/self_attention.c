@@ -312,15 +312,30 @@ bool hark_attention_cache_goes_back(const hark_self_attention_spec *spec) {
   return spec->structure != HARK_STRUCTURE_HIERARCHICAL && spec->structure != HARK_STRUCTURE_COMPRESSED;
 }
 
+/* The operator of a compressed cache, for rows from `first` on. */
+static hark_compressed_decode_attributes decode_of(const hark_self_attention_spec *spec, int64_t first) {
+  return (hark_compressed_decode_attributes){.heads = spec->heads,
+                                             .key_heads = spec->key_heads,
+                                             .chunk = spec->choice.chunk,
+                                             .chunk_slots = spec->choice.chunk_slots,
+                                             .selected_slots = spec->choice.selected_slots,
+                                             .kept_chunks = spec->choice.kept_chunks,
+                                             .global_slots = spec->choice.kept_chunks > 0 ? spec->choice.global_slots : 0,
+                                             .first_position = first,
+                                             .scale = scale_of(spec)};
+}
+
 int64_t hark_attention_cache_front(const hark_self_attention_spec *spec, const hark_attention_cache *cache, int part, int64_t tokens,
                                    int64_t levels) {
   const hark_tensor *tensor = &cache->part[part];
   if (tensor->type == HARK_NONE) return 0;
   if (spec->structure == HARK_STRUCTURE_HIERARCHICAL) return levels * tensor->shape[1] * tensor->shape[2];
-  if (spec->structure == HARK_STRUCTURE_COMPRESSED) { /* slots are made where the next chunk begins */
+  if (spec->structure == HARK_STRUCTURE_COMPRESSED) {
+    const hark_compressed_decode_attributes decode = decode_of(spec, 0);
+    const hark_compressed_decode_sizes has = hark_compressed_decode_sizes_of(&decode, tokens);
+    if (part == HARK_CACHE_KEY || part == HARK_CACHE_VALUE) return has.ring * tensor->shape[2];
     const bool slots = part == HARK_CACHE_SLOT_KEY || part == HARK_CACHE_SLOT_VALUE;
-    const int64_t made = tokens > 0 ? (tokens - 1) / spec->choice.chunk : 0;
-    return (slots ? hark_min(tensor->shape[0], made) : tensor->shape[0]) * tensor->shape[1] * tensor->shape[2];
+    return (slots ? has.chunks : has.globals) * tensor->shape[1] * tensor->shape[2];
   }
   return part == HARK_CACHE_FACTOR ? hark_ridge_decode_tiles(tokens) * tensor->shape[1] * tensor->shape[2] : tokens * tensor->shape[2];
 }
@@ -337,10 +352,10 @@ static hark_status describe_hierarchical(hark_context *context, const hark_self_
 
 static hark_status describe_compressed(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t capacity,
                                        hark_attention_cache *out) {
-  const hark_attention_choice *choice = &spec->choice;
-  const int64_t width = spec->head_dim * spec->key_heads, globals = choice->kept_chunks > 0 ? hark_max(1, choice->global_slots) : 1;
-  const int64_t ring[] = {1, 2 * choice->chunk, width}, global[] = {2, globals, width};
-  const int64_t slots[] = {hark_compressed_decode_chunks(choice->chunk, choice->kept_chunks, capacity), choice->chunk_slots, width};
+  const hark_compressed_decode_attributes decode = decode_of(spec, 0);
+  const hark_compressed_decode_sizes has = hark_compressed_decode_sizes_of(&decode, capacity);
+  const int64_t width = spec->head_dim * spec->key_heads, ring[] = {1, hark_max(1, has.ring), width};
+  const int64_t slots[] = {hark_max(1, has.chunks), decode.chunk_slots, width}, global[] = {hark_max(1, has.globals), 2, width};
   HARK_TRY(hark_tensor_describe(context, type, 3, ring, &out->part[HARK_CACHE_KEY]));
   HARK_TRY(hark_tensor_describe(context, type, 3, slots, &out->part[HARK_CACHE_SLOT_KEY]));
   HARK_TRY(hark_tensor_describe(context, type, 3, global, &out->part[HARK_CACHE_GLOBAL_KEY]));
@@ -482,15 +497,7 @@ static hark_status decode_compressed(const hark_forward *forward, const hark_sel
   const hark_self_attention_spec *spec = &layer->spec;
   hark_value inputs[ROWS + PARTS] = {rows[QUERY], rows[KEY], rows[VALUE]};
   HARK_TRY(take_parts(forward, layer, parts, PARTS, inputs));
-  const hark_compressed_decode_attributes attributes = {.heads = spec->heads,
-                                                        .key_heads = spec->key_heads,
-                                                        .chunk = spec->choice.chunk,
-                                                        .chunk_slots = spec->choice.chunk_slots,
-                                                        .selected_slots = spec->choice.selected_slots,
-                                                        .kept_chunks = spec->choice.kept_chunks,
-                                                        .global_slots = spec->choice.kept_chunks > 0 ? spec->choice.global_slots : 0,
-                                                        .first_position = forward->first_position,
-                                                        .scale = scale_of(spec)};
+  const hark_compressed_decode_attributes attributes = decode_of(spec, forward->first_position);
   return hark_tape_apply(forward->tape, &hark_op_compressed_decode, &attributes, ROWS + PARTS, inputs, (1u << ROWS) - 1, out);
 }
 

@@ -50,8 +50,8 @@ typedef struct hark_self_attention {
 /* What a layer's cache contains. Dense and window: one row per token, keys and values [1, capacity, key_heads * head_dim], gate logits [1,
  * capacity, heads]. Kernel ridge: keys, rows of U and the factor (kernel_ridge_decode in hark/operators.h). Hierarchical: keys and values
  * [M, 2 Nr, key_heads * head_dim] of the last tokens of every level, and the sums [M, heads, head_dim + 2] that later rows share
- * (hierarchical_decode in hark/operators.h). Compressed: keys and values of the last two chunks [1, 2 chunk, key_heads * head_dim], slots
- * and global slots (compressed_decode in hark/experimental.h). Absent parts have type HARK_NONE. */
+ * (hierarchical_decode in hark/operators.h). Compressed: keys and values of the last two chunks, slots and global slots
+ * (compressed_decode in hark/experimental.h). Absent parts have type HARK_NONE. */
 enum {
   HARK_CACHE_KEY,
   HARK_CACHE_VALUE, /* kernel ridge: rows of U */
@@ -106,8 +106,8 @@ bool hark_self_attention_has_gate(const hark_self_attention_spec *spec);
 bool hark_self_attention_has_record(const hark_self_attention_spec *spec);
 /* Whether a cache can be cut to its first n tokens: their part equals a cache of n tokens. */
 bool hark_attention_cache_goes_back(const hark_self_attention_spec *spec);
-/* Count of numbers at the beginning of a part that a cache of `tokens` tokens needs. levels: of a hierarchical cache. Caches of other
- * capacities need the same ones, hierarchical caches if they have as many levels. */
+/* Count of numbers at the beginning of a part that belong to the first `tokens` tokens. It does not depend on the capacity, except through
+ * the levels of a hierarchical cache. */
 int64_t hark_attention_cache_front(const hark_self_attention_spec *spec, const hark_attention_cache *cache, int part, int64_t tokens,
                                    int64_t levels);
 

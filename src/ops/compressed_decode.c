@@ -1,12 +1,13 @@
-/* compressed_decode.c - compressed causal attention of new tokens with a cache, at a cost and memory that do not depend on the length.
+/* compressed_decode.c - compressed causal attention of new tokens with a cache. With kept chunks, N > 0, the cost of a token and the size of
+ * the cache do not depend on the length of the text.
  *
- *     ring       the last 2 m keys and values: chunks c - 1 and c, m rows each; row n is in place n mod 2 m
+ *     ring       the last 2 m keys and values: chunks c - 1 and c, m rows each; row n is in place n mod R, R = 2 m or all rows of the text
  *     slots      of the last S finished chunks, chunk k in place k mod S. S is at least N + 1, or as large as all chunks that are finished
- *     globals    sums over the rows of older slots: each as two numbers of the type, the second one the rounding error of the first
+ *     globals    means over the rows of older slots: each as two numbers of the type, the second one the rounding error of the first
  *
  * Where chunk c begins, the slots of chunk c - N - 2 are added to the globals, and those of chunk c - 1 take their place. They are seen from
- * chunk c + 1 on. Row 0 begins chunk 0, and globals are cleared there, so a cache needs no other initialisation. Equal to the rows of
- * HARK_STRUCTURE_COMPRESSED with chunks of m rows, up to rounding, which may also decide what is selected. docs/mathematics/compressed.md.
+ * chunk c + 1 on. A global begins with its first slot, so a cache needs no initialisation. Equal to the rows of HARK_STRUCTURE_COMPRESSED
+ * with chunks of m rows, up to rounding, which may also decide what is selected. docs/mathematics/compressed.md.
  */
 #include <inttypes.h>
 
@@ -44,12 +45,16 @@ static hark_status check_attributes(hark_context *context, const hark_compressed
                 {"chunk_slots", decode->chunk_slots, 1, decode->chunk},
                 {"selected_slots", decode->selected_slots, 1, MOST_SELECTED},
                 {"kept_chunks", decode->kept_chunks, 0, (int64_t)1 << 40},
-                {"global_slots", decode->global_slots, 0, decode->kept_chunks == 0 ? 0 : MOST_CHUNK},
+                {"global_slots", decode->global_slots, 0, MOST_CHUNK},
                 {"first_position", decode->first_position, 0, INT64_MAX / 2}};
   for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
     if (ranges[i].value < ranges[i].least || ranges[i].value > ranges[i].most)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "compressed_decode: %s is %" PRId64 ", expected %" PRId64 " to %" PRId64,
                        ranges[i].name, ranges[i].value, ranges[i].least, ranges[i].most);
+  if (decode->global_slots > 0 && decode->kept_chunks == 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "compressed_decode: global_slots is %" PRId64 " with kept_chunks 0, expected 0: the slots of all chunks remain apart",
+                     decode->global_slots);
   if (decode->heads % decode->key_heads != 0)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "compressed_decode: heads is %" PRId64 ", expected a multiple of key_heads = %" PRId64,
                      decode->heads, decode->key_heads);
@@ -59,36 +64,53 @@ static hark_status check_attributes(hark_context *context, const hark_compressed
   return hark_check_range(context, "compressed_decode", "scale", decode->scale, type, hark_range_of_scale(type));
 }
 
-int64_t hark_compressed_decode_chunks(int64_t chunk, int64_t kept, int64_t tokens) {
-  const int64_t finished = hark_max(1, (tokens - 1) / chunk);
-  return kept > 0 ? hark_min(finished, kept + 1) : finished;
+hark_compressed_decode_sizes hark_compressed_decode_sizes_of(const hark_compressed_decode_attributes *decode, int64_t tokens) {
+  const int64_t begun = tokens > 0 ? (tokens - 1) / decode->chunk : 0, kept = decode->kept_chunks; /* chunks that the last one follows */
+  const int64_t merged = kept > 0 ? hark_max(0, begun - 1 - kept) : 0;
+  return (hark_compressed_decode_sizes){.ring = hark_min(tokens, 2 * decode->chunk),
+                                        .chunks = kept > 0 ? hark_min(begun, kept + 1) : begun,
+                                        .globals = merged > decode->global_slots / decode->chunk_slots
+                                                       ? decode->global_slots
+                                                       : hark_min(decode->global_slots, merged * decode->chunk_slots)};
 }
 
 static hark_status check_cache(hark_context *context, const hark_compressed_decode_attributes *decode, const hark_tensor *inputs,
                                int64_t rows, int64_t key_width, int64_t value_width) {
   const hark_operator *op = &hark_op_compressed_decode;
-  const hark_tensor *slots = &inputs[INPUT_SLOT_KEY];
-  const int64_t chunks = hark_compressed_decode_chunks(decode->chunk, decode->kept_chunks, decode->first_position + rows);
-  char text[HARK_SHAPE_TEXT_BYTES];
-  if (slots->shape[0] < chunks)
-    return hark_fail(context, HARK_SHAPE_MISMATCH, "compressed_decode: slot_key has %s, expected the slots of at least %" PRId64 " chunks",
-                     hark_shape_text(slots, text, sizeof text), chunks);
-  const int64_t ring_keys[] = {1, 2 * decode->chunk, key_width}, ring_values[] = {1, 2 * decode->chunk, value_width};
-  const int64_t slot_keys[] = {slots->shape[0], decode->chunk_slots, key_width};
-  const int64_t slot_values[] = {slots->shape[0], decode->chunk_slots, value_width};
-  const int64_t globals = hark_max(1, decode->global_slots), global_keys[] = {2, globals, key_width};
-  const int64_t global_values[] = {2, globals, value_width};
+  const hark_compressed_decode_sizes needs = hark_compressed_decode_sizes_of(decode, decode->first_position + rows);
+  const struct {
+    const char *name, *of;
+    int64_t has, least, most;
+  } sizes[] = {
+      {"ring_key", "tokens", inputs[INPUT_RING_KEY].shape[1], hark_max(1, needs.ring), 2 * decode->chunk},
+      {"slot_key", "chunks", inputs[INPUT_SLOT_KEY].shape[0], hark_max(1, needs.chunks), INT64_MAX},
+      {"global_key", "global slots", inputs[INPUT_GLOBAL_KEY].shape[0], hark_max(1, needs.globals), hark_max(1, decode->global_slots)}};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+    if (sizes[i].has < sizes[i].least || sizes[i].has > sizes[i].most)
+      return hark_fail(context, HARK_SHAPE_MISMATCH,
+                       "compressed_decode: %s has room for %" PRId64 " %s, expected at least %" PRId64 "%s for %" PRId64 " tokens",
+                       sizes[i].name, sizes[i].has, sizes[i].of, sizes[i].least,
+                       sizes[i].has > sizes[i].most ? ", and no more than can be used," : "", decode->first_position + rows);
+  const int64_t ring = sizes[0].has, chunks = sizes[1].has, globals = sizes[2].has;
+  const int64_t ring_keys[] = {1, ring, key_width}, ring_values[] = {1, ring, value_width};
+  const int64_t slot_keys[] = {chunks, decode->chunk_slots, key_width}, slot_values[] = {chunks, decode->chunk_slots, value_width};
+  const int64_t global_keys[] = {globals, 2, key_width}, global_values[] = {globals, 2, value_width};
   HARK_TRY(hark_check_shape(context, op, "ring_key", &inputs[INPUT_RING_KEY], 3, ring_keys));
   HARK_TRY(hark_check_shape(context, op, "ring_value", &inputs[INPUT_RING_VALUE], 3, ring_values));
-  HARK_TRY(hark_check_shape(context, op, "slot_key", slots, 3, slot_keys));
+  HARK_TRY(hark_check_shape(context, op, "slot_key", &inputs[INPUT_SLOT_KEY], 3, slot_keys));
   HARK_TRY(hark_check_shape(context, op, "slot_value", &inputs[INPUT_SLOT_VALUE], 3, slot_values));
   HARK_TRY(hark_check_shape(context, op, "global_key", &inputs[INPUT_GLOBAL_KEY], 3, global_keys));
   return hark_check_shape(context, op, "global_value", &inputs[INPUT_GLOBAL_VALUE], 3, global_values);
 }
 
-/* Doubles of a key head's work: a query, a mixed value, and the logits of all that a row may meet, with the places of slots. */
-static size_t work_doubles(const hark_compressed_decode_attributes *decode, int64_t head_dim, int64_t value_dim, int64_t chunks) {
-  return (size_t)(head_dim + value_dim + 2 * chunks * decode->chunk_slots + decode->global_slots + 2 * decode->chunk);
+/* Doubles of a key head's work: a query, a mixed value, numbers of rows of globals, the logits of all that a row may meet, and numbers of
+ * slots. */
+static hark_status work_doubles(hark_context *context, const hark_compressed_decode_attributes *decode, const hark_tensor *inputs,
+                                size_t *out) {
+  const int64_t head_dim = inputs[INPUT_QUERY].shape[2] / decode->heads, value_dim = inputs[INPUT_VALUE].shape[2] / decode->key_heads;
+  const size_t others = (size_t)(head_dim + value_dim + 2 * inputs[INPUT_GLOBAL_KEY].shape[0] + inputs[INPUT_RING_KEY].shape[1]);
+  HARK_TRY(hark_size_multiply(context, 2 * (size_t)inputs[INPUT_SLOT_KEY].shape[0], (size_t)decode->chunk_slots, out));
+  return hark_size_add(context, *out, others, out);
 }
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
@@ -115,8 +137,9 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_shape(context, &hark_op_compressed_decode, "value", value, 3, values));
   HARK_TRY(check_cache(context, decode, inputs, rows, keys[2], values[2]));
   const int64_t shape[] = {1, rows, value_dim * decode->heads};
-  out->forward_workspace =
-      (size_t)decode->key_heads * work_doubles(decode, head_dim, value_dim, inputs[INPUT_SLOT_KEY].shape[0]) * sizeof(double);
+  size_t doubles;
+  HARK_TRY(work_doubles(context, decode, inputs, &doubles));
+  HARK_TRY(hark_size_multiply(context, doubles, (size_t)decode->key_heads * sizeof(double), &out->forward_workspace));
   return hark_tensor_describe(context, query->type, 3, shape, &out->outputs[0]);
 }
 
@@ -125,8 +148,8 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
 typedef struct decoder_head {
   const hark_call *call;
   const hark_compressed_decode_attributes *decode;
-  int64_t head, key_head, head_dim, value_dim, stored; /* stored: chunks of slots that the cache has room for */
-  double *query, *mixed, *logit, *place;
+  int64_t head, key_head, head_dim, value_dim, ring, stored; /* rows and chunks of slots that the cache has room for */
+  double *query, *mixed, *rows, *logit, *place;              /* rows: of the globals of the current chunk */
 } decoder_head;
 
 /* The numbers of a key head in row `row` of an input with rows [Hkv * width]. */
@@ -147,7 +170,7 @@ static int64_t slot_count(const decoder_head *at, int64_t slot) {
   return slot_begin(at, i + 1) - slot_begin(at, i);
 }
 
-/* Rows of a global slot of which the slots before `end` are parts. Numbers of slots repeat their place in a chunk with this period. */
+/* Rows of a global slot of which the slots before `end` are parts. Its slots j and j + period have the same place in their chunks. */
 static int64_t global_count(const decoder_head *at, int64_t global, int64_t end) {
   const int64_t globals = at->decode->global_slots, slots = at->decode->chunk_slots;
   int64_t a = globals, b = slots, count = 0;
@@ -162,21 +185,15 @@ static int64_t global_count(const decoder_head *at, int64_t global, int64_t end)
   return count;
 }
 
-/* A sum in two numbers of the type. */
-static double get_sum(const decoder_head *at, int input, int64_t global, int64_t width, int64_t c) {
-  const int64_t globals = hark_max(1, at->decode->global_slots);
-  return hark_get(part_of(at, input, global, width), c) + hark_get(part_of(at, input, globals + global, width), c);
+/* A mean in two numbers of the type. */
+static double get_mean(const decoder_head *at, int input, int64_t global, int64_t width, int64_t c) {
+  return hark_get(part_of(at, input, 2 * global, width), c) + hark_get(part_of(at, input, 2 * global + 1, width), c);
 }
-static void put_sum(const decoder_head *at, int input, int64_t global, int64_t width, int64_t c, double sum) {
-  const hark_numbers first = part_of(at, input, global, width);
-  hark_put(first, c, sum);
+static void put_mean(const decoder_head *at, int input, int64_t global, int64_t width, int64_t c, double mean) {
+  const hark_numbers first = part_of(at, input, 2 * global, width);
+  hark_put(first, c, mean);
   const double stored = hark_get(first, c);
-  hark_put(part_of(at, input, hark_max(1, at->decode->global_slots) + global, width), c, isfinite(stored) ? sum - stored : 0);
-}
-
-static void clear_globals(const decoder_head *at, int input, int64_t width) {
-  for (int64_t row = 0; row < 2 * hark_max(1, at->decode->global_slots); row++)
-    for (int64_t c = 0; c < width; c++) hark_put(part_of(at, input, row, width), c, 0);
+  hark_put(part_of(at, input, 2 * global + 1, width), c, isfinite(stored) ? mean - stored : 0);
 }
 
 /* Adds the slots of a chunk, which is the oldest stored one, to the globals. */
@@ -184,8 +201,12 @@ static void merge_chunk(const decoder_head *at, int64_t chunk, int slots, int gl
   for (int64_t slot = chunk * at->decode->chunk_slots; slot < (chunk + 1) * at->decode->chunk_slots; slot++) {
     const hark_numbers mean = part_of(at, slots, slot_row(at, slot), width);
     const int64_t global = slot % at->decode->global_slots;
-    for (int64_t c = 0; c < width; c++)
-      put_sum(at, globals, global, width, c, get_sum(at, globals, global, width, c) + (double)slot_count(at, slot) * hark_get(mean, c));
+    const double before = (double)global_count(at, global, slot),
+                 share = (double)slot_count(at, slot) / (before + (double)slot_count(at, slot));
+    for (int64_t c = 0; c < width; c++) {
+      const double old = before == 0 ? 0 : get_mean(at, globals, global, width, c);
+      put_mean(at, globals, global, width, c, (1 - share) * old + share * hark_get(mean, c));
+    }
   }
 }
 
@@ -196,7 +217,7 @@ static void make_slots(const decoder_head *at, int64_t chunk, int ring, int slot
     for (int64_t c = 0; c < width; c++) {
       double sum = 0;
       for (int64_t row = slot_begin(at, i); row < slot_begin(at, i + 1); row++)
-        sum += hark_get(part_of(at, ring, (chunk * at->decode->chunk + row) % (2 * at->decode->chunk), width), c);
+        sum += hark_get(part_of(at, ring, (chunk * at->decode->chunk + row) % at->ring, width), c);
       hark_put(mean, c, sum / (double)(slot_begin(at, i + 1) - slot_begin(at, i)));
     }
   }
@@ -205,12 +226,11 @@ static void make_slots(const decoder_head *at, int64_t chunk, int ring, int slot
 /* What row n changes in the cache before it attends: of keys, or of values. */
 static void append(const decoder_head *at, int64_t row, int from, int ring, int slots, int globals, int64_t width) {
   const int64_t n = at->decode->first_position + row, chunk = n / at->decode->chunk, old = chunk - at->decode->kept_chunks - 2;
-  if (n == 0) clear_globals(at, globals, width);
   if (n > 0 && n % at->decode->chunk == 0) {
     if (at->decode->global_slots > 0 && old >= 0) merge_chunk(at, old, slots, globals, width);
     make_slots(at, chunk - 1, ring, slots, width);
   }
-  const hark_numbers new = part_of(at, from, row, width), to = part_of(at, ring, n % (2 * at->decode->chunk), width);
+  const hark_numbers new = part_of(at, from, row, width), to = part_of(at, ring, n % at->ring, width);
   for (int64_t c = 0; c < width; c++) hark_put(to, c, hark_get(new, c));
 }
 
@@ -261,6 +281,12 @@ static int64_t merged_slots(const decoder_head *at, int64_t chunk) {
   return hark_max(0, chunk - 1 - at->decode->kept_chunks) * at->decode->chunk_slots;
 }
 
+/* The numbers of rows of the globals that a chunk's queries see. */
+static void count_globals(const decoder_head *at, int64_t chunk) {
+  const int64_t merged = merged_slots(at, chunk);
+  for (int64_t g = 0; g < hark_min(at->decode->global_slots, merged); g++) at->rows[g] = (double)global_count(at, g, merged);
+}
+
 static void attend(const decoder_head *at, int64_t row) {
   const hark_compressed_decode_attributes *decode = at->decode;
   const int64_t n = decode->first_position + row, chunk = n / decode->chunk, near = hark_max(0, chunk - 1) * decode->chunk;
@@ -273,13 +299,11 @@ static void attend(const decoder_head *at, int64_t row) {
   const int64_t selected = select_slots(at, chunk);
   int64_t count = selected;
   for (int64_t g = 0; g < globals; g++) {
-    const double rows = (double)global_count(at, g, merged);
     double sum = 0;
-    for (int64_t c = 0; c < at->head_dim; c++) sum += at->query[c] * get_sum(at, INPUT_GLOBAL_KEY, g, at->head_dim, c);
-    at->logit[count++] = decode->scale * sum / rows + log(rows);
+    for (int64_t c = 0; c < at->head_dim; c++) sum += at->query[c] * get_mean(at, INPUT_GLOBAL_KEY, g, at->head_dim, c);
+    at->logit[count++] = decode->scale * sum + log(at->rows[g]);
   }
-  for (int64_t key = near; key <= n; key++)
-    at->logit[count++] = product(at, part_of(at, INPUT_RING_KEY, key % (2 * decode->chunk), at->head_dim));
+  for (int64_t key = near; key <= n; key++) at->logit[count++] = product(at, part_of(at, INPUT_RING_KEY, key % at->ring, at->head_dim));
   double highest = -INFINITY, sum = 0;
   for (int64_t i = 0; i < count; i++)
     if (at->logit[i] > highest || isnan(at->logit[i])) highest = at->logit[i];
@@ -290,10 +314,9 @@ static void attend(const decoder_head *at, int64_t row) {
     if (i < selected) {
       mix_row(at, weight, part_of(at, INPUT_SLOT_VALUE, slot_row(at, (int64_t)at->place[i]), at->value_dim));
     } else if (i < selected + globals) {
-      const double share = weight / (double)global_count(at, i - selected, merged);
-      for (int64_t c = 0; c < at->value_dim; c++) at->mixed[c] += share * get_sum(at, INPUT_GLOBAL_VALUE, i - selected, at->value_dim, c);
+      for (int64_t c = 0; c < at->value_dim; c++) at->mixed[c] += weight * get_mean(at, INPUT_GLOBAL_VALUE, i - selected, at->value_dim, c);
     } else {
-      mix_row(at, weight, part_of(at, INPUT_RING_VALUE, (near + i - selected - globals) % (2 * decode->chunk), at->value_dim));
+      mix_row(at, weight, part_of(at, INPUT_RING_VALUE, (near + i - selected - globals) % at->ring, at->value_dim));
     }
   }
   for (int64_t c = 0; c < at->value_dim; c++) hark_put(to, c, highest == -INFINITY ? 0 : at->mixed[c] / sum);
@@ -304,17 +327,22 @@ static void forward_heads(const hark_call *call, int64_t first, int64_t last) {
   const hark_compressed_decode_attributes *decode = call->attributes;
   const int64_t group = decode->heads / decode->key_heads;
   decoder_head at = {.call = call, .decode = decode, .stored = call->inputs[INPUT_SLOT_KEY].shape[0]};
+  size_t doubles = 0;
+  at.ring = call->inputs[INPUT_RING_KEY].shape[1];
   at.head_dim = call->inputs[INPUT_QUERY].shape[2] / decode->heads;
   at.value_dim = call->inputs[INPUT_VALUE].shape[2] / decode->key_heads;
+  if (work_doubles(NULL, decode, call->inputs, &doubles) != HARK_OK) return; /* infer() has computed it already */
   for (at.key_head = first; at.key_head < last; at.key_head++) {
-    double *memory = (double *)call->workspace + (size_t)at.key_head * work_doubles(decode, at.head_dim, at.value_dim, at.stored);
-    at.query = memory;
+    at.query = (double *)call->workspace + (size_t)at.key_head * doubles;
     at.mixed = at.query + at.head_dim;
-    at.place = at.mixed + at.value_dim;
+    at.rows = at.mixed + at.value_dim;
+    at.place = at.rows + call->inputs[INPUT_GLOBAL_KEY].shape[0];
     at.logit = at.place + at.stored * decode->chunk_slots;
     for (int64_t row = 0; row < call->inputs[INPUT_QUERY].shape[1]; row++) {
+      const int64_t n = decode->first_position + row;
       append(&at, row, INPUT_KEY, INPUT_RING_KEY, INPUT_SLOT_KEY, INPUT_GLOBAL_KEY, at.head_dim);
       append(&at, row, INPUT_VALUE, INPUT_RING_VALUE, INPUT_SLOT_VALUE, INPUT_GLOBAL_VALUE, at.value_dim);
+      if (row == 0 || n % decode->chunk == 0) count_globals(&at, n / decode->chunk);
       for (at.head = at.key_head * group; at.head < (at.key_head + 1) * group; at.head++) attend(&at, row);
     }
   }

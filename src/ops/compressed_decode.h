@@ -1,11 +1,14 @@
-/* compressed_decode.h - the size of a cache of compressed attention. */
+/* compressed_decode.h - the sizes of a cache of compressed attention. */
 #ifndef HARK_OPS_COMPRESSED_DECODE_H
 #define HARK_OPS_COMPRESSED_DECODE_H
 
 #include <hark/experimental.h>
 
-/* Chunks whose slots a cache of `tokens` tokens has room for: those that are finished before the last token, or the kept ones and one
- * more. */
-int64_t hark_compressed_decode_chunks(int64_t chunk, int64_t kept, int64_t tokens);
+/* What a cache of some tokens contains: rows of the ring, chunks of slots, global slots. The parts of a cache with more room begin with
+ * these. */
+typedef struct hark_compressed_decode_sizes {
+  int64_t ring, chunks, globals;
+} hark_compressed_decode_sizes;
+hark_compressed_decode_sizes hark_compressed_decode_sizes_of(const hark_compressed_decode_attributes *decode, int64_t tokens);
 
 #endif

@@ -71,6 +71,12 @@ static void say_material(const training_run *trainer) {
   if (plan->from == 0 && plan->warmup == 0 && trainer->steps > 0 && trainer->config->train.warmup > trainer->steps)
     hark_training_say(trainer, "the warm-up of %" PRId64 " steps is longer than the run of %" PRId64 ": the rate rises until the end",
                       trainer->config->train.warmup, trainer->steps);
+  const hark_network_config *model = &trainer->config->model;
+  if (hark_layer_choice_has(&model->attention.structure, HARK_STRUCTURE_COMPRESSED) && model->context <= 2 * model->attention.chunk)
+    hark_training_say(trainer,
+                      "two chunks of %" PRId64 " tokens contain the context of %" PRId64
+                      ": structure compressed is dense attention then (model.attention.chunk)",
+                      model->attention.chunk, model->context);
   if (material->examples != NULL) {
     const hark_examples_counts training = hark_examples_count(material->examples, HARK_SPLIT_TRAINING);
     const hark_examples_counts validation = hark_examples_count(material->examples, HARK_SPLIT_VALIDATION);

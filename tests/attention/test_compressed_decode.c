@@ -89,26 +89,40 @@ static hark_tensor rows_of(const hark_tensor *all, int64_t first, int64_t count)
   return rows;
 }
 
-/* Caches have other numbers before, which mean nothing. */
+static hark_compressed_decode_attributes attributes_of(const decode_case *c, int64_t first) {
+  return (hark_compressed_decode_attributes){.heads = HEADS,
+                                             .key_heads = KEY_HEADS,
+                                             .chunk = c->chunk,
+                                             .chunk_slots = c->slots,
+                                             .selected_slots = c->selected,
+                                             .kept_chunks = c->kept,
+                                             .global_slots = c->globals,
+                                             .first_position = first,
+                                             .scale = 1 / sqrt((double)HEAD_DIM)};
+}
+
+static int64_t at_least(int64_t x, int64_t least) { return x > least ? x : least; }
+
+/* Caches have other numbers before, which mean nothing. roomy: for more tokens than there are. */
 static void attend_by_passes(hark_context *context, const decode_case *c, const hark_tensor *q, const hark_tensor *k, const hark_tensor *v,
-                             int64_t pass, const hark_tensor *out) {
-  const int64_t length = q->shape[1], chunks = hark_compressed_decode_chunks(c->chunk, c->kept, length);
-  const int64_t globals = c->globals > 0 ? c->globals : 1, width = KEY_HEADS * HEAD_DIM, value_width = KEY_HEADS * VALUE_DIM;
-  hark_tensor cache[] = {made(context, 1, 2 * c->chunk, width, 1, 1e30),  made(context, 1, 2 * c->chunk, value_width, 2, 1e30),
-                         made(context, chunks, c->slots, width, 3, 1e30), made(context, chunks, c->slots, value_width, 4, 1e30),
-                         made(context, 2, globals, width, 5, 1e30),       made(context, 2, globals, value_width, 6, 1e30)};
+                             int64_t pass, bool roomy, const hark_tensor *out) {
+  const int64_t length = q->shape[1], width = KEY_HEADS * HEAD_DIM, value_width = KEY_HEADS * VALUE_DIM;
+  const hark_compressed_decode_attributes whole = attributes_of(c, 0);
+  hark_compressed_decode_sizes has = hark_compressed_decode_sizes_of(&whole, length);
+  if (roomy) {
+    has = hark_compressed_decode_sizes_of(&whole, 1000);
+    has.chunks += 3;
+  }
+  has.chunks = at_least(has.chunks, 1);
+  has.globals = at_least(has.globals, 1);
+  hark_tensor cache[] = {made(context, 1, has.ring, width, 1, 1e30),          made(context, 1, has.ring, value_width, 2, 1e30),
+                         made(context, has.chunks, c->slots, width, 3, 1e30), made(context, has.chunks, c->slots, value_width, 4, 1e30),
+                         made(context, has.globals, 2, width, 5, 1e30),       made(context, has.globals, 2, value_width, 6, 1e30)};
   enum { PARTS = (int)(sizeof cache / sizeof *cache) };
-  for (int64_t first = 0; first < length; first += pass) {
-    const int64_t count = length - first < pass ? length - first : pass;
-    const hark_compressed_decode_attributes attributes = {.heads = HEADS,
-                                                          .key_heads = KEY_HEADS,
-                                                          .chunk = c->chunk,
-                                                          .chunk_slots = c->slots,
-                                                          .selected_slots = c->selected,
-                                                          .kept_chunks = c->kept,
-                                                          .global_slots = c->globals,
-                                                          .first_position = first,
-                                                          .scale = 1 / sqrt((double)HEAD_DIM)};
+  for (int64_t first = 0, count; first < length; first += count) {
+    count = first == 0 ? pass : pass > 5 ? 1 : pass; /* a prompt, then tokens */
+    if (count > length - first) count = length - first;
+    const hark_compressed_decode_attributes attributes = attributes_of(c, first);
     hark_call call = {.op = &hark_op_compressed_decode, .attributes = &attributes, .input_count = 3 + PARTS};
     call.inputs[0] = rows_of(q, first, count);
     call.inputs[1] = rows_of(k, first, count);
@@ -128,7 +142,7 @@ static void attend_by_passes(hark_context *context, const decode_case *c, const 
 
 static void rows_equal_those_of_the_whole_text(void **state) {
   (void)state;
-  static const int64_t lengths[] = {1, 2, 5, 8, 9, 16, 17, 33, 64, 65, LARGEST}, passes[] = {1, 5, LARGEST};
+  static const int64_t lengths[] = {1, 2, 5, 8, 9, 16, 17, 33, 64, 65, LARGEST}, passes[] = {1, 5, 31, LARGEST};
   hark_context *context = test_reference_open();
   for (size_t c = 0; c < CASES; c++)
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
@@ -138,7 +152,7 @@ static void rows_equal_those_of_the_whole_text(void **state) {
                   parts = made(context, 1, lengths[l], HEADS * VALUE_DIM, 15, 1);
       attend_to_all(context, &cases[c], &q, &k, &v, &whole);
       for (size_t p = 0; p < sizeof passes / sizeof *passes; p++) {
-        attend_by_passes(context, &cases[c], &q, &k, &v, passes[p], &parts);
+        attend_by_passes(context, &cases[c], &q, &k, &v, passes[p], p % 2 == 1, &parts);
         for (int64_t i = 0; i < lengths[l] * HEADS * VALUE_DIM; i++) {
           const double have = ((double *)parts.data)[i], expected = ((double *)whole.data)[i];
           if (!(fabs(have - expected) <= WITHIN))
@@ -155,19 +169,84 @@ static void rows_equal_those_of_the_whole_text(void **state) {
   test_setup_close(context);
 }
 
-/* The memory of a cache does not grow with the text if chunks are merged. */
+static void check_sizes(int64_t chunk, int64_t kept, int64_t globals, int64_t tokens, int64_t ring, int64_t chunks, int64_t merged) {
+  const hark_compressed_decode_attributes decode = {.chunk = chunk, .chunk_slots = 2, .kept_chunks = kept, .global_slots = globals};
+  const hark_compressed_decode_sizes sizes = hark_compressed_decode_sizes_of(&decode, tokens);
+  if (sizes.ring != ring || sizes.chunks != chunks || sizes.globals != merged)
+    fail_msg("chunks of %" PRId64 ", %" PRId64 " kept, %" PRId64 " tokens: %" PRId64 " rows, %" PRId64 " chunks, %" PRId64 " globals",
+             chunk, kept, tokens, sizes.ring, sizes.chunks, sizes.globals);
+}
+
+/* The size of a cache does not grow with the text if chunks are merged, and is no larger than a short text needs. */
 static void caches_are_as_large_as_needed(void **state) {
   (void)state;
-  assert_int_equal(hark_compressed_decode_chunks(4, 0, 1), 1);
-  assert_int_equal(hark_compressed_decode_chunks(4, 0, 8), 1);
-  assert_int_equal(hark_compressed_decode_chunks(4, 0, 9), 2);
-  assert_int_equal(hark_compressed_decode_chunks(4, 0, 4000), 999);
-  assert_int_equal(hark_compressed_decode_chunks(4, 3, 4000), 4);
-  assert_int_equal(hark_compressed_decode_chunks(4, 3, (int64_t)1 << 50), 4);
-  assert_int_equal(hark_compressed_decode_chunks(4, 1000, 9), 2);
+  check_sizes(4, 0, 0, 0, 0, 0, 0);
+  check_sizes(4, 0, 0, 1, 1, 0, 0);
+  check_sizes(4, 0, 0, 8, 8, 1, 0);
+  check_sizes(4, 0, 0, 9, 8, 2, 0);
+  check_sizes(4, 0, 0, 4000, 8, 999, 0);
+  check_sizes(4, 3, 0, 4000, 8, 4, 0);
+  check_sizes(4, 3, 5, (int64_t)1 << 50, 8, 4, 5);
+  check_sizes(4, 3, 5, 20, 8, 4, 0);
+  check_sizes(4, 3, 5, 21, 8, 4, 2);
+  check_sizes(4, 1000, 5, 9, 8, 2, 0);
+  check_sizes((int64_t)1 << 20, 1, 5, 100, 100, 0, 0);
+}
+
+static void wrong_calls_are_refused(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  const hark_compressed_decode_attributes good = {.heads = 4,
+                                                  .key_heads = 2,
+                                                  .chunk = 4,
+                                                  .chunk_slots = 2,
+                                                  .selected_slots = 3,
+                                                  .kept_chunks = 2,
+                                                  .global_slots = 3,
+                                                  .first_position = 40,
+                                                  .scale = 1};
+  enum { PARTS = 9 };
+  const int64_t shapes[PARTS][3] = {{1, 2, 12}, {1, 2, 6}, {1, 2, 10}, {1, 8, 6}, {1, 8, 10}, {3, 2, 6}, {3, 2, 10}, {3, 2, 6}, {3, 2, 10}};
+  const struct {
+    int part, dimension; /* changed to `extent`; -1: the attributes are changed */
+    int64_t extent;
+    const char *message;
+  } wrong[] = {{0, 2, 13, "query has [1, 2, 13], expected one sequence whose rows 4 heads divide"},
+               {1, 2, 7, "key has [1, 2, 7], expected [1, 2, 6]"},
+               {3, 1, 7, "ring_key has room for 7 tokens, expected at least 8 for 42 tokens"},
+               {3, 1, 9, "ring_key has room for 9 tokens"},
+               {4, 1, 7, "ring_value has [1, 7, 10], expected [1, 8, 10]"},
+               {5, 0, 2, "slot_key has room for 2 chunks, expected at least 3 for 42 tokens"},
+               {6, 1, 3, "slot_value has [3, 3, 10], expected [3, 2, 10]"},
+               {7, 0, 2, "global_key has room for 2 global slots, expected at least 3 for 42 tokens"},
+               {8, 2, 11, "global_value has [3, 2, 11], expected [3, 2, 10]"},
+               {-1, 0, 0, "chunk is 0, expected 1 to 1048576"},
+               {-1, 1, 5, "chunk_slots is 5, expected 1 to 4"},
+               {-1, 2, 0, "selected_slots is 0, expected 1 to 4096"},
+               {-1, 3, 0, "global_slots is 3 with kept_chunks 0, expected 0"},
+               {-1, 4, -1, "first_position is -1"},
+               {-1, 5, 3, "heads is 3, expected a multiple of key_heads = 2"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    hark_compressed_decode_attributes attributes = good;
+    int64_t *const fields[] = {&attributes.chunk,       &attributes.chunk_slots,    &attributes.selected_slots,
+                               &attributes.kept_chunks, &attributes.first_position, &attributes.heads};
+    hark_tensor inputs[PARTS];
+    for (int part = 0; part < PARTS; part++) {
+      int64_t shape[] = {shapes[part][0], shapes[part][1], shapes[part][2]};
+      if (part == wrong[i].part) shape[wrong[i].dimension] = wrong[i].extent;
+      assert_int_equal(hark_tensor_describe(context, HARK_F32, 3, shape, &inputs[part]), HARK_OK);
+    }
+    if (wrong[i].part < 0) *fields[wrong[i].dimension] = wrong[i].extent;
+    hark_inferred inferred = {0};
+    const hark_status status = hark_op_compressed_decode.infer(context, &attributes, inputs, PARTS, &inferred);
+    if (status == HARK_OK || strstr(hark_context_message(context), wrong[i].message) == NULL)
+      fail_msg("\"%s\", expected \"%s\"", status == HARK_OK ? "accepted" : hark_context_message(context), wrong[i].message);
+  }
+  test_setup_close(context);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_equal_those_of_the_whole_text), cmocka_unit_test(caches_are_as_large_as_needed)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_equal_those_of_the_whole_text), cmocka_unit_test(caches_are_as_large_as_needed),
+                                     cmocka_unit_test(wrong_calls_are_refused)};
   return cmocka_run_group_tests_name("compressed_decode", tests, NULL, NULL);
 }

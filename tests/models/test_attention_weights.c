@@ -30,6 +30,8 @@ static const char *const cases[] = {
     "hierarchical:B1,H2,L83,S83,D8,V83,N4,mean,kernel",
     "hierarchical:B1,H2,L70,S70,D8,V70,N2,causal,exact,sibling,hbias",
     "hierarchical:B1,H2,L70,S70,D4,V70,N2,linear,hbias,kernel",
+    "compressed:B1,H4,K2,L70,S70,D8,V70,N4,slots=2,select=3,kept=5,globals=3",
+    "compressed:B1,H2,L70,S70,D8,V70,N3,select=4",
 };
 
 /* Weights as they are visited. */

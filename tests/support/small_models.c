@@ -32,7 +32,9 @@ const char *const small_model_descriptions[] = {
     MODEL("rotary", RIDGE("true") ", \"noise_learned\": true"),
     MODEL("rotary", ATTENTION("compressed", "false") ", \"chunk\": 3, \"chunk_slots\": 2, \"selected_slots\": 9, \"kept_chunks\": 2, "
                                                      "\"global_slots\": 3"),
-    MODEL("none", ATTENTION("dense,compressed", "false") ", \"chunk\": 4, \"chunk_slots\": 1, \"selected_slots\": 100")};
+    MODEL("none", ATTENTION("dense,compressed", "false") ", \"chunk\": 4, \"chunk_slots\": 1, \"selected_slots\": 100"),
+    MODEL("none", ATTENTION("compressed,hierarchical", "false") ", \"hierarchy_block\": 2, \"chunk\": 2, \"chunk_slots\": 2, "
+                                                                "\"selected_slots\": 3, \"kept_chunks\": 3")};
 _Static_assert(sizeof small_model_descriptions / sizeof *small_model_descriptions == DESCRIPTIONS, "DESCRIPTIONS is the number of rows");
 
 bool small_model_reads_again(const char *description) {

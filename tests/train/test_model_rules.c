@@ -123,13 +123,12 @@ static const struct {
     {{MASKED, HIERARCHICAL, {ATTENTION("interpolation"), "linear"}, {ATTENTION("coarse_query"), "exact"}},
      "model.attention.interpolation is linear, and with model.attention.coarse_query exact nothing is interpolated, expected constant, or "
      "another coarse_query"},
-    {{MASKED, COMPRESSED}, "model.attention.structure compressed needs model.architecture decoder: a query sees finished chunks before it"},
+    {{MASKED, COMPRESSED}, "model.attention.structure compressed needs model.architecture decoder: a query sees only earlier tokens"},
     {{COMPRESSED, {ATTENTION("chunk"), "4"}, {ATTENTION("chunk_slots"), "5"}},
      "model.attention.chunk_slots is 5, expected at most model.attention.chunk = 4"},
     {{COMPRESSED, {"model.positional", "decay"}},
-     "model.positional is a kernel of the distance, and the tokens of a slot of model.attention.structure compressed have several, "
-     "expected "
-     "none"},
+     "model.positional is a kernel of the distance, and the tokens of a slot of model.attention.structure compressed have several "
+     "distances, expected no kernel"},
     {{COMPRESSED, {ATTENTION("forget_gate"), "true"}},
      "model.attention.forget_gate has gates that differ inside a slot of model.attention.structure compressed, expected false"},
     {{COMPRESSED, {COUNTED, "8"}},
