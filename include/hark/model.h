@@ -231,8 +231,9 @@ HARK_API HARK_MUST_CHECK hark_status hark_decoding_choose(hark_decoding *decodin
                                                           int32_t *token);
 
 /* Forgets all tokens from number `length` on; there are no logits until the next token. A model of structure hierarchical or compressed, in
- * any layer, keeps little of old tokens: its next call first reads the remaining tokens again. So does one whose rotary rates are those of a longer
- * text (model.rotary.scaling dynamic, longrope). Errors: HARK_INVALID_ARGUMENT (a length below 0 or above the number of tokens read). */
+ * any layer, keeps little of old tokens: its next call first reads the remaining tokens again. So does one whose rotary rates are those of
+ * a longer text (model.rotary.scaling dynamic, longrope). Errors: HARK_INVALID_ARGUMENT (a length below 0 or above the number of tokens
+ * read). */
 HARK_API HARK_MUST_CHECK hark_status hark_decoding_truncate(hark_decoding *decoding, int64_t length);
 
 /* The number of tokens read, and the capacity. */

@@ -1,9 +1,9 @@
 /* decoding.c - token-by-token decoding: keys and values of earlier tokens are kept, so that a new token costs one row.
  *
- * A hierarchical or compressed cache keeps only a part of them and cannot be cut. Its decoding also keeps the tokens (4 bytes each); after a cut or an
- * error the caches are "stale", and the tokens are read again with the next ones. The same is done if rotary rates depend on the length of
- * the text (scaling dynamic and longrope): when the text grows, earlier tokens need other rotations in every layer, as in a pass over the
- * whole text.
+ * A hierarchical or compressed cache keeps only a part of them and cannot be cut. Its decoding also keeps the tokens (4 bytes each). After
+ * a cut or an error the caches are "stale", and the tokens are read again with the next ones. The same is done if rotary rates depend on
+ * the length of the text (scaling dynamic and longrope): when the text grows, earlier tokens need other rotations in every layer, as in a
+ * pass over the whole text.
  *
  * All memory of a decoding is in one block, from the context or the caller. The order of its parts depends only on the model, the capacity
  * and the context's backend. So the size of the block is computed by making the small parts once:
@@ -464,7 +464,8 @@ int64_t hark_decoding_mended_pivots(const hark_decoding *decoding) { return deco
  *
  *     header | tokens (i32), if they may have to be read again | caches of every layer, unless stale | logits, if any | checksum (u64)
  *
- * A cache is saved as the rows of its tokens; a hierarchical one with all levels, a compressed one with what its tokens need. The checksum is that of everything before it.
+ * A cache is saved as the rows of its tokens; a hierarchical one with all levels, a compressed one with what its tokens need. The checksum
+ * is that of everything before it.
  *
  * A hierarchical cache with another number of levels cannot be restored: the tokens are restored, and read again with the next ones.
  * Numbers are little-endian, as in all files of hark. */
