@@ -260,9 +260,9 @@ typedef struct hark_gaussian_loss_attributes {
 /* class_logits: y[n, c] = exp(a) m[n, c] (1 + exp(b + v[n, c]))^-1/2 + level[n, c], logits of C classes. inputs prediction [..., 2 C] (C
  * means m, then C logarithms of variances v), level [..., C], which is data, and scale [2] (a, b); y [..., C]. No attributes. */
 
-/* compressed_decode: attention of HARK_STRUCTURE_COMPRESSED, with chunks of `chunk` rows, for new rows first_position .. after those that the
- * cache has seen (docs/mathematics/compressed.md). inputs: query [1, R, H*d], key [1, R, Hkv*d], value [1, R, Hkv*dv]; the cache, which is
- * changed: ring_key [1, W, Hkv*d], ring_value [1, W, Hkv*dv], slot_key [S, chunk_slots, Hkv*d], slot_value [S, chunk_slots, Hkv*dv],
+/* compressed_decode: attention of HARK_STRUCTURE_COMPRESSED, with chunks of `chunk` rows, for new rows first_position .. after those that
+ * the cache has seen (docs/mathematics/compressed.md). inputs: query [1, R, H*d], key [1, R, Hkv*d], value [1, R, Hkv*dv]; the cache, which
+ * is changed: ring_key [1, W, Hkv*d], ring_value [1, W, Hkv*dv], slot_key [S, chunk_slots, Hkv*d], slot_value [S, chunk_slots, Hkv*dv],
  * global_key [G', 2, Hkv*d], global_value [G', 2, Hkv*dv]. All calls of a text have the same W, S and G'. For a text of T rows, W is
  * min(T, 2 chunk), or 2 chunk; S is at least max(1, (T - 1) / chunk), or with kept_chunks > 0 at least kept_chunks + 1; G' is max(1,
  * global_slots), or as many as merged slots. output [1, R, H*dv]. Nothing has to be set before position 0. No backward. */
