@@ -122,20 +122,10 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_inputs(context, &hark_op_compressed_decode, rules, attributes, inputs, input_count));
   HARK_TRY(check_attributes(context, decode, inputs[INPUT_QUERY].type));
   const hark_tensor *query = &inputs[INPUT_QUERY], *value = &inputs[INPUT_VALUE];
-  const int64_t rows = query->shape[1];
-  char text[HARK_SHAPE_TEXT_BYTES];
-  if (query->shape[0] != 1 || query->shape[2] % decode->heads != 0)
-    return hark_fail(context, HARK_SHAPE_MISMATCH,
-                     "compressed_decode: query has %s, expected one sequence whose rows %" PRId64 " heads divide",
-                     hark_shape_text(query, text, sizeof text), decode->heads);
-  if (value->shape[2] % decode->key_heads != 0)
-    return hark_fail(context, HARK_SHAPE_MISMATCH, "compressed_decode: value has %s, expected rows that %" PRId64 " heads divide",
-                     hark_shape_text(value, text, sizeof text), decode->key_heads);
-  const int64_t head_dim = query->shape[2] / decode->heads, value_dim = value->shape[2] / decode->key_heads;
-  const int64_t keys[] = {1, rows, head_dim * decode->key_heads}, values[] = {1, rows, value->shape[2]};
-  HARK_TRY(hark_check_shape(context, &hark_op_compressed_decode, "key", &inputs[INPUT_KEY], 3, keys));
-  HARK_TRY(hark_check_shape(context, &hark_op_compressed_decode, "value", value, 3, values));
-  HARK_TRY(check_cache(context, decode, inputs, rows, keys[2], values[2]));
+  HARK_TRY(
+      hark_check_decoder_rows(context, &hark_op_compressed_decode, query, &inputs[INPUT_KEY], value, decode->heads, decode->key_heads));
+  const int64_t rows = query->shape[1], value_dim = value->shape[2] / decode->key_heads;
+  HARK_TRY(check_cache(context, decode, inputs, rows, inputs[INPUT_KEY].shape[2], value->shape[2]));
   const int64_t shape[] = {1, rows, value_dim * decode->heads};
   size_t doubles;
   HARK_TRY(work_doubles(context, decode, inputs, &doubles));

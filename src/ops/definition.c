@@ -78,6 +78,23 @@ hark_status hark_check_shape(hark_context *context, const hark_operator *op, con
                    hark_shape_text(&required, text, sizeof text));
 }
 
+/* Refuses rows that are not of one sequence of so many heads. */
+static hark_status check_heads(hark_context *context, const hark_operator *op, const char *name, const hark_tensor *rows, int64_t heads) {
+  char text[HARK_SHAPE_TEXT_BYTES];
+  if (rows->rank == 3 && rows->shape[0] == 1 && rows->shape[2] % heads == 0) return HARK_OK;
+  return hark_fail(context, HARK_SHAPE_MISMATCH, "%s: %s has %s, expected one sequence whose rows %" PRId64 " heads divide", op->name, name,
+                   hark_shape_text(rows, text, sizeof text), heads);
+}
+
+hark_status hark_check_decoder_rows(hark_context *context, const hark_operator *op, const hark_tensor *query, const hark_tensor *key,
+                                    const hark_tensor *value, int64_t heads, int64_t key_heads) {
+  HARK_TRY(check_heads(context, op, "query", query, heads));
+  HARK_TRY(check_heads(context, op, "value", value, key_heads));
+  const int64_t rows = query->shape[1], keys[] = {1, rows, query->shape[2] / heads * key_heads}, values[] = {1, rows, value->shape[2]};
+  HARK_TRY(hark_check_shape(context, op, "key", key, 3, keys));
+  return hark_check_shape(context, op, "value", value, 3, values);
+}
+
 hark_status hark_check_same_shape(hark_context *context, const hark_operator *op, const char *name_a, const hark_tensor *a,
                                   const char *name_b, const hark_tensor *b) {
   char text_a[HARK_SHAPE_TEXT_BYTES], text_b[HARK_SHAPE_TEXT_BYTES];

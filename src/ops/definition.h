@@ -127,6 +127,11 @@ HARK_MUST_CHECK hark_status hark_check_vector(hark_context *context, const hark_
 HARK_MUST_CHECK hark_status hark_check_shape(hark_context *context, const hark_operator *op, const char *name, const hark_tensor *tensor,
                                              int rank, const int64_t *expected);
 
+/* Refuses the new rows of a decoder, with query [1, rows, heads * d], key [1, rows, key_heads * d] and value [1, rows, key_heads * dv],
+ * unless they have such shapes. Errors: HARK_SHAPE_MISMATCH. */
+HARK_MUST_CHECK hark_status hark_check_decoder_rows(hark_context *context, const hark_operator *op, const hark_tensor *query,
+                                                    const hark_tensor *key, const hark_tensor *value, int64_t heads, int64_t key_heads);
+
 /* Refuses two inputs of different shapes. Errors: HARK_SHAPE_MISMATCH. */
 HARK_MUST_CHECK hark_status hark_check_same_shape(hark_context *context, const hark_operator *op, const char *name_a, const hark_tensor *a,
                                                   const char *name_b, const hark_tensor *b);

@@ -74,25 +74,16 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_inputs(context, &hark_op_hierarchical_decode, rules, attributes, inputs, input_count));
   HARK_TRY(check_attributes(context, decode, inputs[INPUT_QUERY].type));
   const hark_tensor *query = &inputs[INPUT_QUERY], *key = &inputs[INPUT_KEY], *value = &inputs[INPUT_VALUE];
-  char text[HARK_SHAPE_TEXT_BYTES];
+  HARK_TRY(hark_check_decoder_rows(context, &hark_op_hierarchical_decode, query, key, value, decode->heads, decode->key_heads));
   const int64_t rows = query->shape[1], levels = inputs[INPUT_CACHED_KEY].shape[0], ring = 2 * decode->hierarchy_block;
-  if (query->shape[0] != 1 || query->shape[2] % decode->heads != 0)
-    return hark_fail(context, HARK_SHAPE_MISMATCH,
-                     "hierarchical_decode: query has %s, expected one sequence whose rows %" PRId64 " heads divide",
-                     hark_shape_text(query, text, sizeof text), decode->heads);
-  if (value->shape[2] % decode->key_heads != 0)
-    return hark_fail(context, HARK_SHAPE_MISMATCH, "hierarchical_decode: value has %s, expected rows that %" PRId64 " heads divide",
-                     hark_shape_text(value, text, sizeof text), decode->key_heads);
   const int64_t head_dim = query->shape[2] / decode->heads, value_dim = value->shape[2] / decode->key_heads;
-  const int64_t keys[] = {1, rows, head_dim * decode->key_heads}, values[] = {1, rows, value->shape[2]};
-  HARK_TRY(hark_check_shape(context, &hark_op_hierarchical_decode, "key", key, 3, keys));
-  HARK_TRY(hark_check_shape(context, &hark_op_hierarchical_decode, "value", value, 3, values));
+  char text[HARK_SHAPE_TEXT_BYTES];
   if (levels < 1 || levels > HARK_HIERARCHY_MAX_LEVELS || decode->first_position > (decode->hierarchy_block << levels) - rows)
     return hark_fail(context, HARK_SHAPE_MISMATCH,
                      "hierarchical_decode: cached_key has %s, which is not a cache of %" PRId64 " + %" PRId64
                      " tokens in blocks of %" PRId64,
                      hark_shape_text(&inputs[INPUT_CACHED_KEY], text, sizeof text), decode->first_position, rows, decode->hierarchy_block);
-  const int64_t cached_keys[] = {levels, ring, keys[2]}, cached_values[] = {levels, ring, values[2]};
+  const int64_t cached_keys[] = {levels, ring, key->shape[2]}, cached_values[] = {levels, ring, value->shape[2]};
   const int64_t partials[] = {levels, decode->heads, value_dim + 2};
   HARK_TRY(hark_check_shape(context, &hark_op_hierarchical_decode, "cached_key", &inputs[INPUT_CACHED_KEY], 3, cached_keys));
   HARK_TRY(hark_check_shape(context, &hark_op_hierarchical_decode, "cached_value", &inputs[INPUT_CACHED_VALUE], 3, cached_values));

@@ -73,18 +73,10 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(check_attributes(context, is, inputs, input_count));
   const hark_tensor *query = &inputs[HARK_RIDGE_DECODE_QUERY], *value = &inputs[HARK_RIDGE_DECODE_VALUE];
   const hark_tensor *cached = &inputs[HARK_RIDGE_DECODE_CACHED_KEY];
-  char text[HARK_SHAPE_TEXT_BYTES];
-  if (query->shape[0] != 1 || query->shape[2] % is->heads != 0 || value->shape[2] % is->key_heads != 0)
-    return hark_fail(context, HARK_SHAPE_MISMATCH,
-                     "kernel_ridge_decode: %s has %s, expected one sequence whose rows %" PRId64 " heads divide",
-                     query->shape[0] != 1 || query->shape[2] % is->heads != 0 ? "query" : "value",
-                     hark_shape_text(query->shape[0] != 1 || query->shape[2] % is->heads != 0 ? query : value, text, sizeof text),
-                     query->shape[0] != 1 || query->shape[2] % is->heads != 0 ? is->heads : is->key_heads);
-  const int64_t rows = query->shape[1], capacity = cached->shape[1], head_dim = query->shape[2] / is->heads;
-  const int64_t value_dim = value->shape[2] / is->key_heads, keys[] = {1, rows, head_dim * is->key_heads};
-  const int64_t values[] = {1, rows, value->shape[2]}, cached_keys[] = {1, capacity, keys[2]};
-  HARK_TRY(hark_check_shape(context, op, "key", &inputs[HARK_RIDGE_DECODE_KEY], 3, keys));
-  HARK_TRY(hark_check_shape(context, op, "value", value, 3, values));
+  const hark_tensor *key = &inputs[HARK_RIDGE_DECODE_KEY];
+  HARK_TRY(hark_check_decoder_rows(context, op, query, key, value, is->heads, is->key_heads));
+  const int64_t rows = query->shape[1], capacity = cached->shape[1], value_dim = value->shape[2] / is->key_heads;
+  const int64_t cached_keys[] = {1, capacity, key->shape[2]};
   HARK_TRY(hark_check_shape(context, op, "cached_key", cached, 3, cached_keys));
   if (capacity > HARK_RIDGE_DECODE_CAPACITY || is->first_position > capacity - rows)
     return hark_fail(context, HARK_SHAPE_MISMATCH,

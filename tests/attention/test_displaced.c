@@ -313,20 +313,9 @@ static void test_threads(void **state) {
     for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++)
       for (int m = 0; m < attention_machine_count; m++) {
         attention_problem p;
-        attention_results one, many;
         attention_problem_make(cases[i], &p);
         displace(&p, ways[w], 300);
-        p.is.threads = 1;
-        if (attention_run_on(&attention_machines[m], &p, &one)) {
-          for (size_t t = 0; t < sizeof threads / sizeof threads[0]; t++) {
-            p.is.threads = threads[t];
-            attention_run_on(&attention_machines[m], &p, &many);
-            for (int array = ARRAY_OUT; array < ARRAY_COUNT; array++)
-              if (one.data[array] != NULL) attention_same_bits("threads", cases[i], (attention_array)array, &one, &many);
-            attention_results_free(&many);
-          }
-          attention_results_free(&one);
-        }
+        attention_same_with_threads(&attention_machines[m], &p, cases[i], sizeof threads / sizeof threads[0], threads);
         attention_problem_free(&p);
       }
 }

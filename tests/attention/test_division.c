@@ -158,19 +158,8 @@ static void test_threads(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (int m = 0; m < attention_machine_count; m++) {
       attention_problem p;
-      attention_results one, more;
       attention_problem_make(cases[i], &p);
-      p.is.threads = 1;
-      if (attention_run_on(&attention_machines[m], &p, &one)) {
-        for (size_t k = 0; k < sizeof threads / sizeof threads[0]; k++) {
-          p.is.threads = threads[k];
-          attention_run_on(&attention_machines[m], &p, &more);
-          for (int array = ARRAY_OUT; array < ARRAY_COUNT; array++)
-            attention_same_bits(attention_machines[m].name, cases[i], (attention_array)array, &one, &more);
-          attention_results_free(&more);
-        }
-        attention_results_free(&one);
-      }
+      attention_same_with_threads(&attention_machines[m], &p, cases[i], sizeof threads / sizeof threads[0], threads);
       attention_problem_free(&p);
     }
 }

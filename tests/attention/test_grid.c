@@ -198,25 +198,13 @@ static void test_threads(void **state) {
   static const char *const cases[] = {"hierarchical:B1,H1,L1330,D16,N4,grid=70",       "hierarchical:B1,H2,K1,L1200,D16,N16,grid=45,exact",
                                       "hierarchical:B2,H4,K2,L900,D8,N4,grid=31",      "hierarchical:B1,H1,L600,D8,N4,grid=1,dropout=0.2",
                                       "hierarchical:B3,H1,L700,D8,N4,grid=25,lengths", "hierarchical:B1,H1,L1200,D8,N64,grid=45"};
+  static const int64_t threads[] = {2, 3, 4};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (int m = 0; m < attention_machine_count; m++) {
-      attention_results first = {0};
-      for (int64_t threads = 1; threads <= 4; threads++) {
-        attention_problem problem;
-        attention_results results;
-        attention_problem_make(cases[i], &problem);
-        problem.is.threads = threads;
-        const bool ran = attention_run_on(&attention_machines[m], &problem, &results);
-        for (int array = ARRAY_OUT; ran && threads > 1 && array < ARRAY_COUNT; array++)
-          attention_same_bits("threads", cases[i], (attention_array)array, &first, &results);
-        if (ran && threads == 1)
-          first = results;
-        else if (ran)
-          attention_results_free(&results);
-        attention_problem_free(&problem);
-        if (!ran) break;
-      }
-      attention_results_free(&first);
+      attention_problem problem;
+      attention_problem_make(cases[i], &problem);
+      attention_same_with_threads(&attention_machines[m], &problem, cases[i], sizeof threads / sizeof threads[0], threads);
+      attention_problem_free(&problem);
     }
 }
 

@@ -109,20 +109,12 @@ static bool is_chosen(const attention_machine *machine, int which) {
 }
 
 static void same_with_threads(const char *text, int which) {
-  static const int threads[] = {1, 2, 3, 7};
+  static const int64_t threads[] = {2, 3, 7};
   for (int m = 0; m < attention_machine_count; m++) {
     attention_problem p;
-    attention_results r[4];
     if (!is_chosen(&attention_machines[m], which)) continue;
     attention_problem_make(text, &p);
-    bool there = true;
-    for (int t = 0; t < 4 && there; t++) {
-      p.is.threads = threads[t];
-      there = attention_run_on(&attention_machines[m], &p, &r[t]);
-      for (int array = ARRAY_OUT; there && t > 0 && array < ARRAY_COUNT; array++)
-        attention_same_bits(attention_machines[m].name, text, (attention_array)array, &r[0], &r[t]);
-    }
-    for (int t = 0; t < 4 && there; t++) attention_results_free(&r[t]);
+    attention_same_with_threads(&attention_machines[m], &p, text, sizeof threads / sizeof threads[0], threads);
     attention_problem_free(&p);
   }
 }

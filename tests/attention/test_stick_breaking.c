@@ -172,17 +172,8 @@ static void test_threads(void **state) {
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
     for (int machine = 0; machine < attention_machine_count; machine++) {
       attention_problem p;
-      attention_results one, many;
       attention_problem_make(cases[k], &p);
-      p.is.threads = 1;
-      if (attention_run_on(&attention_machines[machine], &p, &one)) {
-        p.is.threads = 5;
-        attention_run_on(&attention_machines[machine], &p, &many);
-        for (int array = ARRAY_OUT; array < ARRAY_COUNT; array++)
-          attention_same_bits("1 and 5 threads", cases[k], (attention_array)array, &one, &many);
-        attention_results_free(&one);
-        attention_results_free(&many);
-      }
+      attention_same_with_threads(&attention_machines[machine], &p, cases[k], 1, (const int64_t[]){5});
       attention_problem_free(&p);
     }
 }

@@ -456,6 +456,20 @@ void attention_same_bits(const char *what, const char *text, attention_array arr
                a->data[array][i], b->data[array][i]);
 }
 
+void attention_same_with_threads(const attention_machine *machine, attention_problem *problem, const char *text, size_t count,
+                                 const int64_t *threads) {
+  attention_results one, many;
+  problem->is.threads = 1;
+  if (!attention_run_on(machine, problem, &one)) return;
+  for (size_t t = 0; t < count; t++) {
+    problem->is.threads = threads[t];
+    assert_true(attention_run_on(machine, problem, &many));
+    for (int array = ARRAY_OUT; array < ARRAY_COUNT; array++) attention_same_bits(machine->name, text, (attention_array)array, &one, &many);
+    attention_results_free(&many);
+  }
+  attention_results_free(&one);
+}
+
 int attention_check_case(const char *text, bool print) {
   attention_problem problem;
   attention_expected expected;

@@ -57,6 +57,11 @@ void attention_rows_sum_to_one(const attention_machine *machine, const char *tex
 /* Fails the test unless the two have the same bits in `array`. */
 void attention_same_bits(const char *what, const char *text, attention_array array, const attention_results *a, const attention_results *b);
 
+/* Fails the test unless all results of `problem`, made from `text`, have the same bits with one thread and with each of `threads`. Does
+ * nothing on a machine that cannot run it. */
+void attention_same_with_threads(const attention_machine *machine, attention_problem *problem, const char *text, size_t count,
+                                 const int64_t *threads);
+
 /* A case of a program's list, over all machines; the number that failed. Used by the programs whose arguments are cases. */
 int attention_check_case(const char *text, bool print);
 

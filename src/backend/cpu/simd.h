@@ -115,13 +115,21 @@ HARK_SIMD vu vu_load(const uint32_t *from) {
   return x;
 }
 HARK_SIMD void vu_store(uint32_t *to, vu x) { memcpy(to, &x, sizeof x); }
+HARK_SIMD vi vi_load(const int32_t *from) {
+  vi x;
+  memcpy(&x, from, sizeof x);
+  return x;
+}
+HARK_SIMD void vi_store(int32_t *to, vi x) { memcpy(to, &x, sizeof x); }
 
 #if HARK_LANES > 1
 HARK_SIMD vf vf_set(float x) { return x - (vf){0}; }
 HARK_SIMD vu vu_set(uint32_t x) { return x - (vu){0}; }
+HARK_SIMD vi vi_set(int32_t x) { return x - (vi){0}; }
 #else
 HARK_SIMD vf vf_set(float x) { return x; }
 HARK_SIMD vu vu_set(uint32_t x) { return x; }
+HARK_SIMD vi vi_set(int32_t x) { return x; }
 #endif
 HARK_SIMD vf vf_zero(void) { return vf_set(0.0f); }
 
@@ -223,6 +231,12 @@ HARK_SIMD bool vm_any(vm a) {
   return any != 0;
 #endif
 }
+#endif
+
+#if HARK_LANES > 1
+HARK_SIMD vi vi_select(vm mask, vi yes, vi no) { return (vi)vf_select(mask, (vf)yes, (vf)no); }
+#else
+HARK_SIMD vi vi_select(vm mask, vi yes, vi no) { return mask != 0 ? yes : no; }
 #endif
 
 /* Bit l is set if lane l is true. */

@@ -18,6 +18,7 @@
 #include <stdio.h>
 
 #include "compressed_tile.h"
+#include "pair_trees.h"
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
   (void)context;
@@ -36,33 +37,20 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
   return reason == NULL;
 }
 
-/* Trees at the same time: one per worker if there are enough (sequence, key head)s, otherwise one. */
-static int64_t count_trees(const hark_attention_desc *desc, int workers) {
-  return desc->max_sequences >= hark_ceil_div(workers, desc->key_heads) ? workers : 1;
-}
-
 typedef struct scratch_layout {
   size_t tree_bytes, worker_bytes;
   size_t trees, workers, bytes; /* offsets of the trees and of the workers' tiles, and all bytes */
 } scratch_layout;
 
-/* Bytes of so many elements in whole cache lines. */
-static hark_status whole_lines(hark_context *context, size_t count, size_t element, size_t *out) {
-  HARK_TRY(hark_size_multiply(context, count, element, out));
-  HARK_TRY(hark_size_add(context, *out, HARK_ALIGNMENT, out));
-  *out = hark_align_up(*out - HARK_ALIGNMENT);
-  return HARK_OK;
-}
-
 static hark_status lay_out(hark_context *context, const hark_attention_desc *desc, int workers, bool backward, scratch_layout *out) {
   size_t numbers, floats, all;
   HARK_TRY(hark_chunk_list_numbers(context, desc, &numbers));
-  HARK_TRY(whole_lines(context, numbers, sizeof(int64_t), &out->trees));
+  HARK_TRY(hark_whole_lines(context, numbers, sizeof(int64_t), &out->trees));
   HARK_TRY(HARK_ISA(hark_compressed_tree_floats)(context, desc, desc->longest, backward, &floats));
-  HARK_TRY(whole_lines(context, floats, sizeof(float), &out->tree_bytes));
+  HARK_TRY(hark_whole_lines(context, floats, sizeof(float), &out->tree_bytes));
   floats = backward ? HARK_ISA(hark_compressed_backward_floats)(desc) : HARK_ISA(hark_compressed_forward_floats)(desc);
-  HARK_TRY(whole_lines(context, floats, sizeof(float), &out->worker_bytes));
-  HARK_TRY(hark_size_multiply(context, out->tree_bytes, (size_t)count_trees(desc, workers), &all));
+  HARK_TRY(hark_whole_lines(context, floats, sizeof(float), &out->worker_bytes));
+  HARK_TRY(hark_size_multiply(context, out->tree_bytes, (size_t)hark_count_trees(desc, workers), &all));
   HARK_TRY(hark_size_add(context, out->trees, all, &out->workers));
   HARK_TRY(hark_size_multiply(context, out->worker_bytes, (size_t)workers, &all));
   return hark_size_add(context, out->workers, all, &out->bytes);
@@ -109,19 +97,10 @@ static void run_piece(void *data, int64_t index, int worker) {
     }
 }
 
-/* Runs tasks by all threads, or if `worker` is not below 0 by this one. */
-static void run_tasks(const hark_compressed_tree *tree, int64_t count, void (*task)(void *data, int64_t index, int worker), void *data,
-                      int worker) {
-  if (worker < 0)
-    hark_parallel_for(tree->call->context, count, task, data);
-  else
-    for (int64_t index = 0; index < count; index++) task(data, index, worker);
-}
-
 static void run_stage(const hark_compressed_tree *tree, hark_compressed_stage stage, int worker) {
   stage_work work = {.tree = tree, .stage = stage, .step = stage == COMPRESSED_BACKWARD ? 2 : 1};
   for (; work.first < work.step; work.first++)
-    run_tasks(tree, hark_max(0, hark_ceil_div(tree->pieces - work.first, work.step)), run_piece, &work, worker);
+    hark_run_tasks(tree->call->context, hark_max(0, hark_ceil_div(tree->pieces - work.first, work.step)), run_piece, &work, worker);
 }
 
 static void make_global(void *data, int64_t index, int worker) {
@@ -147,22 +126,20 @@ static void run_head(hark_compressed_tree *tree, int64_t head, int worker) {
   run_stage(tree, COMPRESSED_USERS, worker);
 }
 
-static void run_pair(const hark_compressed_call *call, int64_t index, float *memory, int worker) {
+/* worker: of the calling task, or -1: all threads share the work. */
+static void run_pair(void *data, int64_t index, int worker) {
+  const hark_compressed_call *call = data;
+  float *memory = (float *)(void *)(call->trees + (worker < 0 ? 0 : (size_t)worker * call->tree_bytes));
   const int64_t key_heads = call->desc->key_heads, group = call->desc->heads / key_heads, key_head = index % key_heads;
   hark_compressed_tree tree = HARK_ISA(hark_compressed_place)(call, index / key_heads, key_head, memory);
   const int64_t globals = hark_chunks_states(&tree.chunks) > 0 ? tree.chunks.globals : 0;
   run_stage(&tree, COMPRESSED_KEYS, worker);
-  run_tasks(&tree, globals, make_global, &tree, worker);
+  hark_run_tasks(call->context, globals, make_global, &tree, worker);
   for (int64_t head = key_head * group; head < (key_head + 1) * group; head++) run_head(&tree, head, worker);
   if (!call->backward) return;
   run_stage(&tree, COMPRESSED_DIVIDE, worker);
-  run_tasks(&tree, globals, give_global, &tree, worker);
+  hark_run_tasks(call->context, globals, give_global, &tree, worker);
   run_stage(&tree, COMPRESSED_GIVE, worker);
-}
-
-static void run_task(void *data, int64_t index, int worker) {
-  const hark_compressed_call *call = data;
-  run_pair(call, index, (float *)(void *)(call->trees + (size_t)worker * call->tree_bytes), worker);
 }
 
 static hark_status execute(hark_context *context, const hark_attention_call *run, bool backward) {
@@ -180,21 +157,15 @@ static hark_status execute(hark_context *context, const hark_attention_call *run
                                .value_pad = (int)hark_padded(desc->value_dim),
                                .selected = (int)hark_chunk_selected(desc),
                                .scale = (float)desc->scale,
+                               .dropout_threshold = hark_random_threshold(desc->dropout),
+                               .dropout_gain = (float)(1 / (1 - desc->dropout)),
                                .saved = desc->forward_only ? NULL : run->args->saved,
                                .trees = (char *)run->scratch + layout.trees,
                                .workers = (char *)run->scratch + layout.workers,
                                .tree_bytes = layout.tree_bytes,
                                .worker_bytes = layout.worker_bytes};
-  if (desc->dropout > 0) {
-    call.dropout_threshold = hark_random_threshold(desc->dropout);
-    call.dropout_gain = (float)(1 / (1 - desc->dropout));
-  }
   HARK_TRY(hark_chunk_list_fill(context, run, run->scratch, &call.list));
-  const int64_t pairs = run->sequence_count * desc->key_heads, workers = hark_workers(context);
-  if (pairs >= workers && count_trees(desc, run->plan->workers) >= workers)
-    hark_parallel_for(context, pairs, run_task, &call);
-  else
-    for (int64_t pair = 0; pair < pairs; pair++) run_pair(&call, pair, (float *)(void *)call.trees, -1);
+  hark_run_pairs(context, run, run_pair, &call);
   return HARK_OK;
 }
 
@@ -203,7 +174,7 @@ static hark_status backward(hark_context *context, const hark_attention_call *ca
 
 static int print(const hark_attention_plan *plan, char *text, size_t size) {
   return snprintf(text, size, "tiles of up to %d queries of a chunk, trees %" PRId64 ", %d lanes", HARK_TILE_QUERIES,
-                  count_trees(&plan->desc, plan->workers), HARK_LANES);
+                  hark_count_trees(&plan->desc, plan->workers), HARK_LANES);
 }
 
 extern const hark_attention_algorithm HARK_ISA(hark_cpu_compressed);

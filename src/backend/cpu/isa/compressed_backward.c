@@ -73,12 +73,7 @@ static void block_gradients(const backward_work *work, const hark_compressed_blo
       if (!tree->finite) weight = vf_select(marked, hark_seen_weight(weight, logit), weight);
       weight = vf_select(seen, weight, vf_zero());
       vf product = vf_load(work->products + at), kept = weight;
-      if (drops) {
-        const vf factor = vf_load(work->kept + at);
-        const vm dropped = vf_equal(factor, vf_zero());
-        product = vf_select(dropped, vf_zero(), factor * product);
-        kept = vf_select(dropped, vf_zero(), factor * weight);
-      }
+      if (drops) hark_apply_dropout(work->kept + at, &kept, &product);
       vf_store(work->weights + at, kept);
       vf_store(work->products + at, vf_select(seen, scale * (weight * (product - mean)), vf_zero())); /* hidden: 0, whatever is there */
     }

@@ -37,28 +37,6 @@ HARK_SIMD vi orders_of(vf x) {
   return out;
 }
 
-HARK_SIMD vi vi_load(const int32_t *from) {
-  vi x;
-  memcpy(&x, from, sizeof x);
-  return x;
-}
-HARK_SIMD void vi_store(int32_t *to, vi x) { memcpy(to, &x, sizeof x); }
-HARK_SIMD vi vi_set(int32_t x) {
-  vi out;
-  const vu all = vu_set((uint32_t)x);
-  memcpy(&out, &all, sizeof out);
-  return out;
-}
-HARK_SIMD vi vi_select(vm mask, vi yes, vi no) {
-  vf a, b;
-  vi out;
-  memcpy(&a, &yes, sizeof a);
-  memcpy(&b, &no, sizeof b);
-  const vf chosen = vf_select(mask, a, b);
-  memcpy(&out, &chosen, sizeof out);
-  return out;
-}
-
 /* ---- sorted lists ---- */
 
 /* Inserts a candidate of a vector of lanes into their lists. After its place everything moves on, also to the place of an equal logit. */

@@ -75,6 +75,14 @@ HARK_SIMD vf hark_seen_weight(vf weight, vf logit) {
   return vf_select(lost, vf_set(1.17549435e-38f), weight);
 }
 
+/* Both times the dropout factors at `factors`; 0 where an entry is dropped, whatever is there. */
+HARK_SIMD void hark_apply_dropout(const float *factors, vf *a, vf *b) {
+  const vf factor = vf_load(factors);
+  const vm dropped = vf_equal(factor, vf_zero());
+  *a = vf_select(dropped, vf_zero(), factor * *a);
+  *b = vf_select(dropped, vf_zero(), factor * *b);
+}
+
 /* clean [count][padded] = rows, except that rows with a number that is not finite become zero; bad[r] marks them. */
 HARK_SIMD void hark_clean_rows(const float *rows, int64_t stride, int count, int features, int padded, float *clean, bool *bad) {
   for (int r = 0; r < count; r++) {

@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "grid_tile.h"
+#include "pair_trees.h"
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
   (void)context;
@@ -35,31 +36,18 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
   return reason == NULL;
 }
 
-/* Trees at the same time: one per worker if there are enough (sequence, key head)s, otherwise one. */
-static int64_t count_trees(const hark_attention_desc *desc, int workers) {
-  return desc->max_sequences >= hark_ceil_div(workers, desc->key_heads) ? workers : 1;
-}
-
 typedef struct scratch_layout {
   size_t tree_bytes, worker_bytes;
   size_t workers, bytes; /* offset of the workers' tiles, and all bytes */
 } scratch_layout;
 
-/* Bytes of so many floats in whole cache lines. */
-static hark_status whole_lines(hark_context *context, size_t floats, size_t *out) {
-  HARK_TRY(hark_size_multiply(context, floats, sizeof(float), out));
-  HARK_TRY(hark_size_add(context, *out, HARK_ALIGNMENT, out));
-  *out = hark_align_up(*out - HARK_ALIGNMENT);
-  return HARK_OK;
-}
-
 static hark_status lay_out(hark_context *context, const hark_attention_desc *desc, int workers, bool backward, scratch_layout *out) {
   size_t floats, tiles;
   HARK_TRY(HARK_ISA(hark_grid_tree_floats)(context, desc, desc->longest, backward, &floats));
-  HARK_TRY(whole_lines(context, floats, &out->tree_bytes));
-  HARK_TRY(whole_lines(context, backward ? HARK_ISA(hark_grid_backward_floats)(desc) : HARK_ISA(hark_grid_forward_floats)(desc),
-                       &out->worker_bytes));
-  HARK_TRY(hark_size_multiply(context, out->tree_bytes, (size_t)count_trees(desc, workers), &out->workers));
+  HARK_TRY(hark_whole_lines(context, floats, sizeof(float), &out->tree_bytes));
+  floats = backward ? HARK_ISA(hark_grid_backward_floats)(desc) : HARK_ISA(hark_grid_forward_floats)(desc);
+  HARK_TRY(hark_whole_lines(context, floats, sizeof(float), &out->worker_bytes));
+  HARK_TRY(hark_size_multiply(context, out->tree_bytes, (size_t)hark_count_trees(desc, workers), &out->workers));
   HARK_TRY(hark_size_multiply(context, out->worker_bytes, (size_t)workers, &tiles));
   return hark_size_add(context, out->workers, tiles, &out->bytes);
 }
@@ -117,10 +105,7 @@ static void run_colour(const hark_grid_tree *tree, hark_grid_stage stage, int le
   if (work.first_row >= rows || work.first_column >= columns) return;
   work.columns = hark_ceil_div(columns - work.first_column, work.step);
   const int64_t count = hark_ceil_div(rows - work.first_row, work.step) * work.columns;
-  if (worker < 0)
-    hark_parallel_for(tree->call->context, count, run_piece, &work);
-  else
-    for (int64_t piece = 0; piece < count; piece++) run_piece(&work, piece, worker);
+  hark_run_tasks(tree->call->context, count, run_piece, &work, worker);
 }
 
 static void run_stage(const hark_grid_tree *tree, hark_grid_stage stage, int level, int worker) {
@@ -146,18 +131,16 @@ static void run_head(hark_grid_tree *tree, int64_t head, int worker) {
   for (int level = levels - 1; level >= 0; level--) run_stage(tree, GRID_BACKWARD, level, worker);
 }
 
-static void run_pair(const hark_grid_call *call, int64_t index, float *memory, int worker) {
+/* worker: of the calling task, or -1: all threads share the work. */
+static void run_pair(void *data, int64_t index, int worker) {
+  const hark_grid_call *call = data;
+  float *memory = (float *)(void *)(call->trees + (worker < 0 ? 0 : (size_t)worker * call->tree_bytes));
   const int64_t key_heads = call->desc->key_heads, group = call->desc->heads / key_heads, key_head = index % key_heads;
   hark_grid_tree tree = HARK_ISA(hark_grid_place_tree)(call, index / key_heads, key_head, memory);
   if (tree.grid.length == 0) return;
   for (int level = 0; level < tree.grid.levels; level++) run_stage(&tree, GRID_KEYS, level, worker);
   for (int64_t head = key_head * group; head < (key_head + 1) * group; head++) run_head(&tree, head, worker);
   for (int level = tree.grid.levels - 1; call->backward && level >= 0; level--) run_stage(&tree, GRID_GIVE_KEYS, level, worker);
-}
-
-static void run_task(void *data, int64_t index, int worker) {
-  const hark_grid_call *call = data;
-  run_pair(call, index, (float *)(void *)(call->trees + (size_t)worker * call->tree_bytes), worker);
 }
 
 static hark_status execute(hark_context *context, const hark_attention_call *run, bool backward) {
@@ -175,19 +158,13 @@ static hark_status execute(hark_context *context, const hark_attention_call *run
                          .head_pad = (int)hark_padded(desc->head_dim),
                          .value_pad = (int)hark_padded(desc->value_dim),
                          .scale = (float)desc->scale,
+                         .dropout_threshold = hark_random_threshold(desc->dropout),
+                         .dropout_gain = (float)(1 / (1 - desc->dropout)),
                          .trees = run->scratch,
                          .workers = (char *)run->scratch + layout.workers,
                          .tree_bytes = layout.tree_bytes,
                          .worker_bytes = layout.worker_bytes};
-  if (desc->dropout > 0) {
-    call.dropout_threshold = hark_random_threshold(desc->dropout);
-    call.dropout_gain = (float)(1 / (1 - desc->dropout));
-  }
-  const int64_t pairs = run->sequence_count * desc->key_heads, workers = hark_workers(context);
-  if (pairs >= workers && count_trees(desc, run->plan->workers) >= workers)
-    hark_parallel_for(context, pairs, run_task, &call);
-  else
-    for (int64_t pair = 0; pair < pairs; pair++) run_pair(&call, pair, (float *)(void *)call.trees, -1);
+  hark_run_pairs(context, run, run_pair, &call);
   return HARK_OK;
 }
 
@@ -196,7 +173,7 @@ static hark_status backward(hark_context *context, const hark_attention_call *ca
 
 static int print(const hark_attention_plan *plan, char *text, size_t size) {
   return snprintf(text, size, "tiles of up to %d queries of a block, trees %" PRId64 ", %d lanes", HARK_TILE_QUERIES,
-                  count_trees(&plan->desc, plan->workers), HARK_LANES);
+                  hark_count_trees(&plan->desc, plan->workers), HARK_LANES);
 }
 
 extern const hark_attention_algorithm HARK_ISA(hark_cpu_grid);

@@ -150,12 +150,7 @@ static void chunk_gradients(const backward_work *work, int key_level, const hark
           weight = vf_select(seen, vf_select(lost, hark_seen_weight(weight, x), weight), vf_zero());
         }
         vf product = vf_load(work->products + at), kept = weight;
-        if (drops) {
-          const vf factor = vf_load(work->kept + at);
-          const vm dropped = vf_equal(factor, vf_zero());
-          product = vf_select(dropped, vf_zero(), factor * product);
-          kept = vf_select(dropped, vf_zero(), factor * weight);
-        }
+        if (drops) hark_apply_dropout(work->kept + at, &kept, &product);
         vf_store(work->weights + at, kept);
         const vf gradient = scale * (weight * (product - count * mean));
         vf_store(work->products + at, vf_select(seen, gradient, vf_zero())); /* hidden: 0, whatever is there */

@@ -210,12 +210,10 @@ hark_hierarchical_call HARK_ISA(hark_hierarchical_make_call)(hark_context *conte
                                  .head_pad = (int)hark_padded(desc->head_dim),
                                  .value_pad = (int)hark_padded(desc->value_dim),
                                  .scale = (float)desc->scale,
+                                 .dropout_threshold = hark_random_threshold(desc->dropout),
+                                 .dropout_gain = (float)(1 / (1 - desc->dropout)),
                                  .tables.longest = hark_hierarchy_make(desc, longest)};
   call.query_lows = call.rbf && !call.first && !call.exact;
-  if (desc->dropout > 0) {
-    call.dropout_threshold = hark_random_threshold(desc->dropout);
-    call.dropout_gain = (float)(1 / (1 - desc->dropout));
-  }
   return call;
 }
 

@@ -239,12 +239,7 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
         part = true;
       }
       vf kept = weight;
-      if (drops) {
-        const vf factor = vf_load(work->kept + k * HARK_TILE_QUERIES + lane);
-        const vm dropped = vf_equal(factor, vf_zero());
-        kept = vf_select(dropped, vf_zero(), kept * factor);
-        g = vf_select(dropped, vf_zero(), g * factor);
-      }
+      if (drops) hark_apply_dropout(work->kept + k * HARK_TILE_QUERIES + lane, &kept, &g);
       vf dlogit = weight * (g - vf_set(level->key_count[key]) * mean);
       if (part) {
         kept = vf_select(seen, kept, vf_zero());
