@@ -97,9 +97,9 @@ static hark_status describe_means(hark_decoding *decoding, const hark_hierarchic
 static int64_t table_owner(const hark_decoding *decoding, int64_t layer) {
   hark_hierarchical_means_attributes means;
   if (config_of(decoding->model)->positional_scope != HARK_SCOPE_MODEL) return layer;
-  const bool takes_means = hark_self_attention_means(attention_of(decoding, layer), decoding->capacity, &means);
+  const bool takes_means = hark_attention_cache_means(attention_of(decoding, layer), decoding->capacity, &means);
   for (int64_t i = 0; i < layer; i++)
-    if (hark_self_attention_means(attention_of(decoding, i), decoding->capacity, &means) == takes_means) return i;
+    if (hark_attention_cache_means(attention_of(decoding, i), decoding->capacity, &means) == takes_means) return i;
   return layer;
 }
 
@@ -119,7 +119,7 @@ static hark_status describe_table(hark_decoding *decoding, int64_t layer, size_t
   HARK_TRY(hark_tensor_describe(context, network->parameters.type, 2, shape, table));
   HARK_TRY(hark_positional_fill_bytes(context, &network->parameters, hark_stack_positional(network, layer), table, &bytes));
   *workspace_bytes = hark_max(*workspace_bytes, bytes);
-  if (!hark_self_attention_means(attention_of(decoding, layer), decoding->capacity, &means)) return HARK_OK;
+  if (!hark_attention_cache_means(attention_of(decoding, layer), decoding->capacity, &means)) return HARK_OK;
   decoding->table = *table;
   HARK_TRY(describe_means(decoding, &means, &call));
   *table = call.outputs[0];
@@ -158,7 +158,7 @@ static hark_status fill_tables(hark_decoding *decoding) {
   hark_call call;
   for (int64_t i = 0; i < layers_of(decoding); i++) {
     if (!owns_table(decoding, i)) continue;
-    const bool takes_means = hark_self_attention_means(attention_of(decoding, i), decoding->capacity, &means);
+    const bool takes_means = hark_attention_cache_means(attention_of(decoding, i), decoding->capacity, &means);
     HARK_TRY(hark_positional_fill(decoding->context, &network->parameters, hark_stack_positional(network, i), &decoding->table_workspace,
                                   takes_means ? &decoding->table : &decoding->log_kernels[i]));
     if (!takes_means) continue;

@@ -4,6 +4,7 @@
 
 #include "core/arena.h"
 #include "models/model.h"
+#include "nn/attention_cache.h"
 
 /* Tokens per pass of a prefill: enough rows for fast products, few enough for little memory. */
 #define HARK_PREFILL_TOKENS 128

@@ -8,6 +8,7 @@
 
 #include "io/number.h"
 #include "models/model_rules.h"
+#include "nn/attention_cache.h"
 
 const hark_architecture *hark_architecture_of(int kind) {
   static const hark_architecture *const rows[] = {
@@ -121,7 +122,7 @@ hark_status hark_network_plans_create(hark_context *context, const hark_network 
   own.product_type = network->parameters.halves.type;
   for (int64_t layer = 0; blocks != NULL && layer < count; layer++) {
     const hark_self_attention_spec *const spec = &blocks[layer].attention.spec;
-    if (sizes->cached && hark_self_attention_has_record(spec)) continue;
+    if (sizes->cached && hark_attention_cache_has_operator(spec)) continue;
     status = hark_self_attention_plan(context, spec, network->parameters.type, &own, training, &plans[layer]);
     if (status == HARK_OK) continue;
     hark_fail_prefix(context, "layer %" PRId64 ": ", layer);

@@ -1,5 +1,4 @@
-/* self_attention.h - multi-head self-attention, causal or not, with its projections, rotary embedding and forget gate, and its cache for
- * decoding.
+/* self_attention.h - multi-head self-attention, causal or not, with its projections, rotary embedding and forget gate.
  *
  *   q = x Wq^T + bq, k = x Wk^T + bk, v = x Wv^T + bv;   y = attention(rotary(q), rotary(k), v) Wo^T + bo
  */
@@ -47,27 +46,6 @@ typedef struct hark_self_attention {
   hark_parameter_id rotary_rates;         /* the layer's or the model's; 0: not learned */
 } hark_self_attention;
 
-/* What a layer's cache contains. Dense and window: one row per token, keys and values [1, capacity, key_heads * head_dim], gate logits [1,
- * capacity, heads]. Kernel ridge: keys, rows of U and the factor (kernel_ridge_decode in hark/operators.h). Hierarchical: keys and values
- * [M, 2 Nr, key_heads * head_dim] of the last tokens of every level, and the sums [M, heads, head_dim + 2] that later rows share
- * (hierarchical_decode in hark/operators.h). Compressed: keys and values of the last two chunks, slots and global slots
- * (compressed_decode in hark/experimental.h). Absent parts have type HARK_NONE. */
-enum {
-  HARK_CACHE_KEY,
-  HARK_CACHE_VALUE, /* kernel ridge: rows of U */
-  HARK_CACHE_FORGET,
-  HARK_CACHE_PARTIAL,
-  HARK_CACHE_FACTOR,   /* kernel ridge */
-  HARK_CACHE_SLOT_KEY, /* compressed, also the next three */
-  HARK_CACHE_SLOT_VALUE,
-  HARK_CACHE_GLOBAL_KEY,
-  HARK_CACHE_GLOBAL_VALUE,
-  HARK_CACHE_PARTS
-};
-typedef struct hark_attention_cache {
-  hark_tensor part[HARK_CACHE_PARTS];
-} hark_attention_cache;
-
 HARK_MUST_CHECK hark_status hark_self_attention_declare(hark_context *context, hark_parameters *parameters,
                                                         const hark_self_attention_spec *spec, int64_t layer, const char *prefix,
                                                         hark_self_attention *out);
@@ -93,32 +71,20 @@ HARK_MUST_CHECK hark_status hark_self_attention_row_unit(hark_context *context, 
 HARK_MUST_CHECK hark_status hark_self_attention_plan(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
                                                      const hark_pass_sizes *sizes, bool training, hark_attention_plan **out);
 
-/* Sets types and shapes of a cache, without memory, which suffices for shape-only runs. */
-HARK_MUST_CHECK hark_status hark_attention_cache_describe(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
-                                                          int64_t capacity, hark_attention_cache *out);
-/* Allocates the memory of a described cache, cleared to zero. */
-HARK_MUST_CHECK hark_status hark_attention_cache_create(hark_context *context, hark_attention_cache *cache);
-void hark_attention_cache_destroy(hark_context *context, hark_attention_cache *cache);
-
 /* Whether project() gives parts[GATE]. */
 bool hark_self_attention_has_gate(const hark_self_attention_spec *spec);
-/* Whether a separate operator attends to the cache: then passes with caches have no plan. */
-bool hark_self_attention_has_record(const hark_self_attention_spec *spec);
-/* Whether a cache can be cut to its first n tokens: their part equals a cache of n tokens. */
-bool hark_attention_cache_goes_back(const hark_self_attention_spec *spec);
-/* Count of numbers at the beginning of a part that belong to the first `tokens` tokens. It does not depend on the capacity, except through
- * the levels of a hierarchical cache. */
-int64_t hark_attention_cache_front(const hark_self_attention_spec *spec, const hark_attention_cache *cache, int part, int64_t tokens,
-                                   int64_t levels);
-
 /* Number of distances that a table of log G needs for `length` tokens; larger than the distances between tokens where cells extend
  * farther. */
 int64_t hark_self_attention_distances(const hark_self_attention_spec *spec, int64_t length);
 
 /* The same as an argument of hark_positional_apply(): below 0 for a table with both directions. */
 int64_t hark_self_attention_table(const hark_self_attention_spec *spec, int64_t length);
-/* With caches of `capacity` tokens: whether attention uses means of such a table instead, and the attributes for computing them. */
-bool hark_self_attention_means(const hark_self_attention_spec *spec, int64_t capacity, hark_hierarchical_means_attributes *out);
+/* Scale of q.k, or sigma of |q - k|, that includes the rotary magnitude of queries and keys. */
+double hark_self_attention_scale(const hark_self_attention_spec *spec);
+double hark_self_attention_sigma(const hark_self_attention_spec *spec);
+
+/* The noise of keys from its logits, which are consumed; 0 stays 0. `by_rows`: for decoding. */
+HARK_MUST_CHECK hark_status hark_self_attention_noise(const hark_forward *forward, hark_value logits, bool by_rows, hark_value *noise);
 
 /* Inputs of attention, in this order. */
 enum { HARK_ATTENTION_QUERY, HARK_ATTENTION_KEY, HARK_ATTENTION_VALUE, HARK_ATTENTION_GATE, HARK_ATTENTION_PARTS };
