@@ -93,38 +93,15 @@ static void test_options(void **state) {
   CHECK(cases);
 }
 
-/* What a case has, as another case of the same numbers has it: its expected results are those of the other's definition. */
-static void check_equal(const char *text, const char *dense_text) {
-  attention_problem problem, dense;
-  attention_expected expected;
-  attention_problem_make(text, &problem);
-  attention_problem_make(dense_text, &dense);
-  for (int i = 0; i < ARRAY_OUT; i++)
-    if (problem.array[i].count > 0) {
-      assert_int_equal(dense.array[i].count, problem.array[i].count);
-      memcpy(dense.array[i].data, problem.array[i].data, (size_t)problem.array[i].count * sizeof(double));
-    }
-  attention_expected_make(&dense, &expected);
-  for (int m = 0; m < attention_machine_count; m++) {
-    attention_results results;
-    if (!attention_run_on(&attention_machines[m], &problem, &results)) continue;
-    assert_int_equal(attention_compare(&attention_machines[m], &problem, &expected, &results), 0);
-    attention_results_free(&results);
-  }
-  attention_expected_free(&expected);
-  attention_problem_free(&problem);
-  attention_problem_free(&dense);
-}
-
 /* Sequences of two chunks, and slots of one row that are all selected, have all entries of dense attention. Slots that are never seen leave
  * those of a window that is as long. */
 static void test_limits(void **state) {
   (void)state;
-  check_equal("compressed:B2,H4,K2,L128,D16,N64,slots=4", "dense:B2,H4,K2,L128,D16,causal");
-  check_equal("compressed:B2,H2,L150,D8,N1,select=150", "dense:B2,H2,L150,D8,causal");
-  check_equal("compressed:B2,H2,L150,D8,N3,slots=3,select=150", "dense:B2,H2,L150,D8,causal");
-  check_equal("compressed:B2,H2,L150,D8,N1,select=4,kept=3,globals=150", "dense:B2,H2,L150,D8,causal");
-  check_equal("compressed:B2,H2,L150,D8,N1,select=12,kept=12", "window:B2,H2,L150,D8,causal,W13");
+  attention_check_equal("compressed:B2,H4,K2,L128,D16,N64,slots=4", "dense:B2,H4,K2,L128,D16,causal");
+  attention_check_equal("compressed:B2,H2,L150,D8,N1,select=150", "dense:B2,H2,L150,D8,causal");
+  attention_check_equal("compressed:B2,H2,L150,D8,N3,slots=3,select=150", "dense:B2,H2,L150,D8,causal");
+  attention_check_equal("compressed:B2,H2,L150,D8,N1,select=4,kept=3,globals=150", "dense:B2,H2,L150,D8,causal");
+  attention_check_equal("compressed:B2,H2,L150,D8,N1,select=12,kept=12", "window:B2,H2,L150,D8,causal,W13");
 }
 
 /* The same bits with 1 to 4 threads, one head or many, in every result. */

@@ -470,6 +470,34 @@ void attention_same_with_threads(const attention_machine *machine, attention_pro
   attention_results_free(&one);
 }
 
+void attention_check_equal(const char *text, const char *other) {
+  attention_problem problem, equal;
+  attention_expected expected;
+  attention_problem_make(text, &problem);
+  attention_problem_make(other, &equal);
+  for (int i = 0; i < ARRAY_OUT; i++)
+    if (problem.array[i].count > 0) {
+      assert_int_equal(equal.array[i].count, problem.array[i].count);
+      memcpy(equal.array[i].data, problem.array[i].data, (size_t)problem.array[i].count * sizeof(double));
+    }
+  if (problem.key_lengths != NULL) {
+    assert_non_null(equal.key_lengths);
+    memcpy(equal.key_lengths, problem.key_lengths, (size_t)problem.is.batch * sizeof *problem.key_lengths);
+  }
+  equal.given_scale = problem.given_scale;
+  equal.scale = problem.scale;
+  attention_expected_make(&equal, &expected);
+  for (int m = 0; m < attention_machine_count; m++) {
+    attention_results results;
+    if (!attention_run_on(&attention_machines[m], &problem, &results)) continue;
+    assert_int_equal(attention_compare(&attention_machines[m], &problem, &expected, &results), 0);
+    attention_results_free(&results);
+  }
+  attention_expected_free(&expected);
+  attention_problem_free(&problem);
+  attention_problem_free(&equal);
+}
+
 int attention_check_case(const char *text, bool print) {
   attention_problem problem;
   attention_expected expected;

@@ -62,6 +62,9 @@ void attention_same_bits(const char *what, const char *text, attention_array arr
 void attention_same_with_threads(const attention_machine *machine, attention_problem *problem, const char *text, size_t count,
                                  const int64_t *threads);
 
+/* Fails the test unless the case's results are, on all machines, those of another case's definition with the same numbers and lengths. */
+void attention_check_equal(const char *text, const char *other);
+
 /* A case of a program's list, over all machines; the number that failed. Used by the programs whose arguments are cases. */
 int attention_check_case(const char *text, bool print);
 

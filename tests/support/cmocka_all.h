@@ -1,4 +1,4 @@
-/* cmocka_all.h - cmocka with the headers that it wants before it. */
+/* cmocka_all.h - cmocka with the headers that it needs before it. */
 #ifndef HARK_TESTS_SUPPORT_CMOCKA_ALL_H
 #define HARK_TESTS_SUPPORT_CMOCKA_ALL_H
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -134,4 +135,33 @@ void attend_compare_first_results(const hark_safetensors *file, const attention_
                  r->data[attend_outputs[k].array][i]);
     hark_tensor_destroy(attend_context, &tensor);
   }
+}
+
+void attend_write_extra(int64_t queries, const char *extra) {
+  static const char *const names[] = {"q", "k", "v"};
+  hark_tensor tensors[5];
+  hark_named_tensor named[5] = {{0}};
+  char words[2][32];
+  int count = 0;
+  for (; count < 3; count++) {
+    const int64_t shape[] = {1, 2, count == 0 ? queries : 8, 4};
+    assert_int_equal(hark_tensor_create(attend_context, HARK_F32, 4, shape, &tensors[count]), HARK_OK);
+    named[count].name = names[count];
+  }
+  for (const char *at = extra; at != NULL && *at != '\0'; count++) {
+    char type[8];
+    int64_t shape[4];
+    const int read = sscanf(at, "%31s %7s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, words[count - 3], type, &shape[0], &shape[1],
+                            &shape[2], &shape[3]);
+    assert_true(read > 2);
+    const hark_type is = strcmp(type, "U8") == 0 ? HARK_U8 : strcmp(type, "I64") == 0 ? HARK_I64 : HARK_F32;
+    assert_int_equal(hark_tensor_create(attend_context, is, read - 2, shape, &tensors[count]), HARK_OK);
+    named[count].name = words[count - 3];
+    if (is == HARK_I64) *(int64_t *)tensors[count].data = 9;
+    at = strchr(at, ';');
+    if (at != NULL) at++;
+  }
+  for (int i = 0; i < count; i++) named[i].tensor = &tensors[i];
+  assert_int_equal(hark_safetensors_write(attend_context, attend_input, named, count, NULL, 0, NULL), HARK_OK);
+  for (int i = 0; i < count; i++) hark_tensor_destroy(attend_context, &tensors[i]);
 }

@@ -30,6 +30,9 @@ int attend(const char *words, char output[ATTEND_OUTPUT_BYTES]);
 
 void attend_write_problem(hark_type type, const attention_problem *p);
 
+/* Writes q, k and v of `queries` and 8 rows, and further tensors of ones: "mask U8 1 2 8 8", several divided by ";". */
+void attend_write_extra(int64_t queries, const char *extra);
+
 /* A result of the output file; its type must be `type`. */
 hark_tensor attend_load(const hark_safetensors *file, const char *name, hark_type type);
 double attend_number(const hark_tensor *tensor, int64_t i);
