@@ -41,8 +41,8 @@ bool hark_attention_cache_goes_back(const hark_self_attention_spec *spec);
  * the levels of a hierarchical cache. */
 int64_t hark_attention_cache_front(const hark_self_attention_spec *spec, const hark_attention_cache *cache, int part, int64_t tokens,
                                    int64_t levels);
-/* With caches of `capacity` tokens: whether attention uses means of a table of log G in place of the table, and the attributes for computing
- * them. */
+/* With caches of `capacity` tokens: whether attention uses means of a table of log G in place of the table, and the attributes for
+ * computing them. */
 bool hark_attention_cache_means(const hark_self_attention_spec *spec, int64_t capacity, hark_hierarchical_means_attributes *out);
 
 /* Appends the new rows to those in a part of the cache; *value becomes all rows. */
