@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs every command that docs/tutorial.md prints, in its order, in one shell, and compares what they print with the document.
 #   check-tutorial.sh BUILD [DIVISOR]     in BUILD/tutorial-check, whose folder build/tutorial then has the results
-# DIVISOR (1: as printed) shortens: the numbers of steps and the times are divided by it. `make` is left out, since BUILD is built.
+# DIVISOR (1: as printed) shortens: the numbers of steps are divided by it, and in place of a time there is a number of steps, so that the check
+# does not depend on how busy the machine is. `make` is left out, since BUILD is built.
 # In the document:
 #   an indented block    commands
 #   ```text              what they print, in this order: numbers may differ, a line of ... is any lines, ... in a line any text
@@ -30,17 +31,21 @@ done
 
 # parts/N.sh: the commands of block N, with files before them; parts/N.text, N.sample: what it prints.
 awk -v folder="$work/parts" -v divisor="$divisor" '
-  function shorter(line, option, before, number, unit) {
+  # --max-time T becomes --steps: 20 for each second of all times so far, divided (a resumed run counts from its beginning).
+  function shorter(line, option, before, number) {
     before = ""
     while (match(line, / --(steps|max-time) [0-9]+[ms]?/)) {
       option = substr(line, RSTART, RLENGTH)
       number = option
       sub(/.* /, "", number)
-      unit = number ~ /[ms]$/ ? "s" : ""
-      number = (number ~ /m$/ ? 60 : 1) * (number + 0)
-      number = int((number + divisor - 1) / divisor)
+      if (option ~ /max-time/ && divisor > 1) {
+        seconds += (number ~ /m$/ ? 60 : 1) * (number + 0)
+        option = " --steps "
+        number = seconds * 20
+      }
+      if (divisor > 1) number = int((number + divisor - 1) / divisor)
       sub(/[0-9]+[ms]?$/, "", option)
-      before = before substr(line, 1, RSTART - 1) option number unit
+      before = before substr(line, 1, RSTART - 1) option number
       line = substr(line, RSTART + RLENGTH)
     }
     return before line
