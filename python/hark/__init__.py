@@ -45,11 +45,17 @@ def attention(
     coarse_query: str = "default",
     interpolation: str = "constant",
     grid_columns: int = 0,
+    chunk: Optional[int] = None,
+    chunk_slots: Optional[int] = None,
+    selected_slots: Optional[int] = None,
+    kept_chunks: Optional[int] = None,
+    global_slots: Optional[int] = None,
     key_lengths: Any = None,
     segments: Any = None,
     offsets: Any = None,
     mask: Any = None,
     query_mask: Any = None,
+    chunk_starts: Any = None,
     attention_bias: Any = None,
     hierarchical_bias: Any = None,
     log_kernel: Any = None,
@@ -68,7 +74,7 @@ def attention(
     Arguments
         query           [B, H, Lq, d], float32 or float64; float16 and bfloat16 are computed in float32 and returned as they came
         key, value      [B, Hkv, Lk, d] and [B, Hkv, Lk, dv], of the type of query; H is a multiple of Hkv
-        structure       "dense", "window" (needs window=W) or "hierarchical"
+        structure       "dense", "window" (needs window=W), "hierarchical", or "compressed" (needs chunk=M and causal)
         causal          a query sees no later key
         normalisation   "softmax", "cme" (kernel ridge regression; needs ridge) or "stick_breaking" (pieces of a stick from the nearest
                         key on; causal); also spelled normalization
@@ -87,11 +93,17 @@ def attention(
                         "constant" or "linear"
         grid_columns    hierarchical: columns of a picture whose pixels are the rows, in the order of reading; 0: no picture.
                         hierarchy_block is then a power of 4; not causal, no hierarchical_bias, no log_kernel
+        chunk, chunk_slots, selected_slots, kept_chunks, global_slots
+                        compressed: rows of a chunk; slots of a chunk (1), which are means of keys and values; how many slots with the
+                        highest logits a query sees (16); how many chunks keep separate slots (None or 0: all); and into how many
+                        global slots older ones are merged (None or 0: older ones are not seen)
         key_lengths     [B], whole numbers: keys at and after them are padding
         segments        [B, L], whole numbers: every run of equal ids is a sequence; negative ids are padding
         offsets         [sequences + 1] into packed rows [1, H, rows, d]; or a pair, those of the queries and of the keys
         mask            bool or uint8, broadcastable to [B, H, Lq, Lk]; False masks the entry
         query_mask      hierarchical: [B or 1, Lq]; False: the row is no query
+        chunk_starts    compressed: bool or uint8, [B or 1, Lk]; True where a chunk begins. chunk is then the fewest rows of a chunk that
+                        another one follows
         attention_bias  added to the logits, broadcastable to [B, H, Lq, Lk]
         hierarchical_bias  [H or 1, 4 hierarchy_block - 1], added to the logits of every level
         log_kernel      [H or 1, T]: log G at distances 0 .. T - 1, added to the logits
@@ -130,11 +142,17 @@ def attention(
         "coarse_query": coarse_query,
         "interpolation": interpolation,
         "grid_columns": grid_columns,
+        "chunk": chunk,
+        "chunk_slots": chunk_slots,
+        "selected_slots": selected_slots,
+        "kept_chunks": kept_chunks,
+        "global_slots": global_slots,
         "key_lengths": key_lengths,
         "segments": segments,
         "offsets": offsets,
         "mask": mask,
         "query_mask": query_mask,
+        "chunk_starts": chunk_starts,
         "attention_bias": attention_bias,
         "hierarchical_bias": hierarchical_bias,
         "log_kernel": log_kernel,

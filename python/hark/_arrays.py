@@ -7,8 +7,8 @@ import numpy
 from . import _attention as core
 from . import _library as lib
 
-_BROADCAST = ("mask", "attention_bias", "query_mask", "log_kernel", "hierarchical_bias", "ridge", "sigma", "contextual")
-_UNIT_STRIDE = ("query", "key", "value", "log_kernel", "hierarchical_bias", "ridge", "sigma", "contextual")
+_BROADCAST = ("mask", "attention_bias", "query_mask", "log_kernel", "hierarchical_bias", "ridge", "sigma", "contextual", "chunk_starts")
+_UNIT_STRIDE = ("query", "key", "value", "log_kernel", "hierarchical_bias", "ridge", "sigma", "contextual", "chunk_starts")
 _HALVES = ("float16", "bfloat16")
 
 
@@ -39,7 +39,7 @@ class _Input(NamedTuple):
 def _input(name: str, given, dtype) -> _Input:
     array = given if isinstance(given, numpy.ndarray) else numpy.asarray(given)
     shape = array.shape
-    if name in ("mask", "query_mask"):
+    if name in core.BYTES:
         if array.dtype.kind not in "b" and array.dtype != numpy.uint8:
             raise TypeError(f"attention: {name} is {array.dtype}, expected bool or uint8")
     elif array.dtype != dtype:

@@ -13,7 +13,7 @@ from . import _library as lib
 from . import _structs as s
 
 _ENUMS = {
-    "structure": ("dense", "window", "hierarchical"),
+    "structure": ("dense", "window", "hierarchical", "compressed"),
     "normalisation": ("softmax", "cme", "stick_breaking"),
     "kernel": ("exp", "rbf"),
     "partition": ("neighbour", "sibling"),
@@ -24,7 +24,7 @@ _ENUMS = {
 ATTENTION_PURPOSE = 3  # HARK_RANDOM_ATTENTION, layer 0
 INPUTS = (
     *("query", "key", "value", "mask", "attention_bias", "log_kernel", "forget", "hierarchical_bias", "query_mask", "ridge", "sigma"),
-    "contextual",
+    *("contextual", "chunk_starts"),
 )
 # noise is an input of hark.posterior alone, after those of INPUTS
 GRADIENTS = (
@@ -32,9 +32,10 @@ GRADIENTS = (
     *("contextual", "noise"),
 )
 STATISTICS = ("variance", "log_determinant", "quadratic")
-RANKS = dict(zip(INPUTS, (4, 4, 4, 4, 4, 2, 3, 2, 2, 1, 1, 3)))  # numbers of dimensions
-_BYTES = ("mask", "query_mask")
+RANKS = dict(zip(INPUTS, (4, 4, 4, 4, 4, 2, 3, 2, 2, 1, 1, 3, 2)))  # numbers of dimensions
+BYTES = ("mask", "query_mask", "chunk_starts")  # inputs of bool or uint8
 _THREE = ["query", "key", "value"]
+COMPRESSED = ("chunk", "chunk_slots", "selected_slots", "kept_chunks", "global_slots")  # words of structure compressed
 HOST = ("key_lengths", "query_offsets", "key_offsets", "segments")
 
 
@@ -62,6 +63,11 @@ class Options(NamedTuple):
     grid_columns: int
     solver: int = 0
     solver_tolerance: float = 0.0
+    chunk: int = 0
+    chunk_slots: int = 0
+    selected_slots: int = 0
+    kept_chunks: int = 0
+    global_slots: int = 0
 
 
 def _word(name: str, value) -> int:
@@ -122,6 +128,11 @@ def options(
     grid_columns=0,
     solver="factor",
     solver_tolerance=0.0,
+    chunk=None,
+    chunk_slots=None,
+    selected_slots=None,
+    kept_chunks=None,
+    global_slots=None,
 ) -> Options:
     """Checks words and numbers. Ridge and sigma are numbers here; given as tensors they are None here.
 
@@ -140,6 +151,13 @@ def options(
         )
     if not hierarchical and grid_columns not in (None, 0):
         raise ValueError("attention: grid_columns has no effect without structure 'hierarchical'")
+    given = (chunk, chunk_slots, selected_slots, kept_chunks, global_slots)
+    if structure == "compressed" and chunk is None:
+        raise ValueError("attention: structure 'compressed' needs chunk=M, the rows of a chunk")
+    if structure != "compressed":
+        for name, value in zip(COMPRESSED, given):
+            if value is not None:
+                raise ValueError(f"attention: {name} has no effect without structure 'compressed'")
     return Options(
         _word("structure", structure),
         _truth("causal", causal),
@@ -162,6 +180,7 @@ def options(
         _whole("grid_columns", grid_columns),
         _word("solver", solver),
         _number("solver_tolerance", solver_tolerance),
+        *[_whole(name, value) for name, value in zip(COMPRESSED, given)],
     )
 
 
@@ -189,8 +208,9 @@ def check_terms(shapes, options: Options) -> None:
         "ridge": (heads,),
         "sigma": (heads,),
         "contextual": (heads, None, width),
+        "chunk_starts": (batch, keys),
     }
-    whole = {"forget": 3, "hierarchical_bias": 1, "contextual": 2}  # as many of the last dimensions are not repeated
+    whole = {"forget": 3, "hierarchical_bias": 1, "contextual": 2, "chunk_starts": 1}  # as many of the last dimensions are not repeated
     for name, shape in shapes.items():
         for i, extent in enumerate(expected.get(name, ())):
             repeated = shape[i] == 1 and len(shape) - i > whole.get(name, 0)
@@ -261,6 +281,7 @@ class Frame:
             "grid_columns",
             "solver",
             "solver_tolerance",
+            *COMPRESSED,
         ):
             setattr(desc, name, getattr(options, name))
         desc.batch, desc.heads, desc.query_length, desc.head_dim = query
@@ -275,6 +296,7 @@ class Frame:
         desc.has_ridge = "ridge" in layouts
         desc.has_sigma = "sigma" in layouts
         desc.has_noise = "noise" in layouts
+        desc.has_chunk_starts = "chunk_starts" in layouts
         desc.has_dvariance = desc.has_dquadratic = statistics
         desc.has_dlog_determinant = statistics and options.solver == 0
         if "contextual" in layouts:
@@ -291,7 +313,7 @@ class Frame:
         self.args = args = s.AttentionArgs(struct_size=ctypes.sizeof(s.AttentionArgs), sequences=sequences)
         self.address = ctypes.addressof(args)
         for name, layout in self.layouts.items():
-            _fill(getattr(args, name), lib.U8 if name in _BYTES else self.kind, layout)
+            _fill(getattr(args, name), lib.U8 if name in BYTES else self.kind, layout)
         self.tensors = [getattr(args, name) for name in self.layouts]
         self.out_shape = (*query[:3], value[3])
         self.row_shape = query[:3]

@@ -4,7 +4,7 @@ from typing import Generic, Literal, Optional, Sequence, Tuple, TypeVar, Union
 from typing_extensions import TypedDict
 
 Array = TypeVar("Array")
-Structure = Literal["dense", "window", "hierarchical"]
+Structure = Literal["dense", "window", "hierarchical", "compressed"]
 Normalisation = Literal["softmax", "cme", "stick_breaking"]
 Kernel = Literal["exp", "rbf"]
 Partition = Literal["neighbour", "sibling"]
@@ -31,6 +31,12 @@ class Words(TypedDict, Generic[Array], total=False):
     coarse_query: CoarseQuery
     interpolation: Interpolation
     grid_columns: int
+    chunk: Optional[int]
+    chunk_slots: Optional[int]
+    selected_slots: Optional[int]
+    kept_chunks: Optional[int]
+    global_slots: Optional[int]
+    chunk_starts: Optional[Array]
     key_lengths: Union[Sequence[int], Array, None]
     segments: Union[Sequence[Sequence[int]], Array, None]
     offsets: Union[Sequence[int], Array, Tuple[Array, Array], None]

@@ -27,6 +27,7 @@ def extra(name, dtype="f4"):
         "segments": numpy.repeat([[0, 1, 2, -1]], L // 4, 1).reshape(1, L).repeat(B, 0),
         "hierarchical_bias": random.standard_normal((1, 31)).astype(dtype),
         "contextual": random.standard_normal((H, 9, D)).astype(dtype),
+        "chunk_starts": numpy.isin(numpy.arange(L), [0, 5, 9, 16, 20, 31])[None].repeat(B, 0),
     }[name]
 
 
@@ -56,6 +57,17 @@ CASES = {
         {"structure": "hierarchical", "hierarchy_block": 4, "grid_columns": 3},
         ["--structure", "hierarchical", "--hierarchy-block", "4", "--grid-columns", "3"],
         ["key_lengths"],
+    ),
+    "compressed": (
+        {"structure": "compressed", "causal": True, "chunk": 4, "chunk_slots": 2, "selected_slots": 3, "kept_chunks": 4, "global_slots": 2},
+        ["--structure", "compressed", "--causal", "--chunk", "4", "--chunk-slots", "2", "--selected-slots", "3", "--kept-chunks", "4"]
+        + ["--global-slots", "2"],
+        ["key_lengths"],
+    ),
+    "chunk starts": (
+        {"structure": "compressed", "causal": True, "chunk": 4, "chunk_slots": 2, "selected_slots": 2},
+        ["--structure", "compressed", "--causal", "--chunk", "4", "--chunk-slots", "2", "--selected-slots", "2"],
+        ["chunk_starts"],
     ),
     "rbf": ({"kernel": "rbf", "sigma": 1.5}, ["--kernel", "rbf", "--sigma", "1.5"], []),
     "bias": ({}, [], ["attention_bias", "mask"]),
@@ -90,7 +102,7 @@ def test_bits_of_hark_attend(case, dtype, tmp_path):
     assert numpy.array_equal(out, expected["out"])
     assert numpy.array_equal(rows, expected["log_sum_exp"])
     gradients = vjp(given["dout"])
-    assert set(gradients) == {"query", "key", "value"} | (set(names) - {"mask", "key_lengths", "segments"})
+    assert set(gradients) == {"query", "key", "value"} | (set(names) - {"mask", "key_lengths", "segments", "chunk_starts"})
     for name, gradient in gradients.items():
         assert numpy.array_equal(gradient, expected[OF_FILE.get(name, "d" + name)]), name
     assert numpy.array_equal(hark.attention(given["q"], given["k"], given["v"], **words, **more), expected["out"])
@@ -245,6 +257,18 @@ WRONG = [
     ({"structure": "hierarchical", "grid_columns": -3}, ValueError, "grid_columns is -3"),
     ({"structure": "hierarchical", "grid_columns": 3, "hierarchy_block": 8}, ValueError, "hierarchy_block is 8 with grid_columns"),
     ({"structure": "hierarchical", "grid_columns": 1.5}, TypeError, "grid_columns is 1.5"),
+    ({"chunk": 4}, ValueError, "chunk has no effect without structure 'compressed'"),
+    ({"global_slots": 0}, ValueError, "global_slots has no effect without structure 'compressed'"),
+    ({"structure": "compressed", "causal": True}, ValueError, "structure 'compressed' needs chunk"),
+    ({"structure": "compressed", "chunk": 4}, ValueError, "causal"),
+    ({"structure": "compressed", "causal": True, "chunk": 0}, ValueError, "chunk"),
+    ({"structure": "compressed", "causal": True, "chunk": 4, "chunk_slots": 5}, ValueError, "chunk_slots"),
+    ({"structure": "compressed", "causal": True, "chunk": 4, "global_slots": 2}, ValueError, "kept_chunks"),
+    ({"structure": "compressed", "causal": True, "chunk": 4, "selected_slots": 1.5}, TypeError, "selected_slots"),
+    ({"structure": "compressed", "causal": True, "chunk": 4, "chunk_starts": numpy.ones((B, L), bool)}, ValueError, "chunk_starts"),
+    ({"structure": "compressed", "causal": True, "chunk": 1, "chunk_starts": numpy.ones((B, L), "i8")}, TypeError, "chunk_starts"),
+    ({"structure": "compressed", "causal": True, "chunk": 1, "chunk_starts": numpy.ones((B, L + 1), bool)}, ValueError, "chunk_starts"),
+    ({"chunk_starts": numpy.ones((B, L), bool)}, ValueError, "chunk_starts"),
     ({"window": 3}, ValueError, "window"),
     ({"structure": "window"}, ValueError, "window"),
     ({"kernel": "rbf"}, ValueError, "sigma"),

@@ -36,12 +36,13 @@ STRUCTURES = {
     "neighbour": {"structure": "hierarchical", "hierarchy_block": 2},
     "sibling": {"structure": "hierarchical", "hierarchy_block": 4, "partition": "sibling"},
     "picture": {"structure": "hierarchical", "hierarchy_block": 4, "grid_columns": 3},
+    "compressed": {"structure": "compressed", "chunk": 2, "selected_slots": 2, "kept_chunks": 2, "global_slots": 1},
     "cme": {"normalisation": "cme"},
     "stick": {"normalisation": "stick_breaking"},
 }
 TERMS = (
     *("none", "rbf", "log_kernel", "directed_kernel", "attention_bias", "forget", "hierarchical_bias", "key_lengths", "segments"),
-    "contextual",
+    *("contextual", "chunk_starts"),
 )
 
 
@@ -55,6 +56,7 @@ def term(name, structure):
         "forget": ({}, {"forget": random(B, H, L) + 1}),
         "hierarchical_bias": ({}, {"hierarchical_bias": random(H, table)}),
         "contextual": ({}, {"contextual": random(H, 5, D)}),
+        "chunk_starts": ({"chunk_starts": jnp.isin(jnp.arange(L), jnp.array([0, 2, 5, 9]))}, {}),
         "key_lengths": ({"key_lengths": jnp.array([L, L - 5])}, {}),
         "segments": ({"segments": jnp.array([[0] * 5 + [1] * 7, [0] * 8 + [-1] * 4])}, {}),
     }.get(name, ({}, {}))
@@ -64,6 +66,10 @@ def allowed(structure, name, causal) -> bool:
     hierarchical = structure in ("neighbour", "sibling")
     if structure == "picture" and (causal or name not in ("none", "rbf", "key_lengths", "segments")):
         return False
+    if name == "chunk_starts" and structure != "compressed":
+        return False
+    if structure == "compressed":
+        return causal and name in ("none", "key_lengths", "segments", "chunk_starts")
     if structure == "stick" and (not causal or name == "rbf"):
         return False
     if name == "directed_kernel":
@@ -97,7 +103,7 @@ def test_gradients(structure, name, causal):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_bits_of_numpy(structure, dtype):
-    words = dict(STRUCTURES[structure], **{"cme": {"ridge": 0.5}, "stick": {"causal": True}}.get(structure, {}))
+    words = dict(STRUCTURES[structure], **{"cme": {"ridge": 0.5}, "stick": {"causal": True}, "compressed": {"causal": True}}.get(structure, {}))
     given = rows(dtype)
     expected, vjp = hark.attention_vjp(*map(numpy.asarray, given), **words)
     out, pull = jax.vjp(lambda *x: attention(*x, **words), *given)

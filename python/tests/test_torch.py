@@ -38,13 +38,14 @@ STRUCTURES = {
     "first": {"structure": "hierarchical", "hierarchy_block": 2, "coarse_query": "first"},
     "linear": {"structure": "hierarchical", "hierarchy_block": 2, "interpolation": "linear"},
     "picture": {"structure": "hierarchical", "hierarchy_block": 4, "grid_columns": 3},
+    "compressed": {"structure": "compressed", "chunk": 2, "selected_slots": 2, "kept_chunks": 2, "global_slots": 1},
     "cme": {"normalisation": "cme"},
     "stick": {"normalisation": "stick_breaking"},
 }
 KERNELS = {"exp": {}, "rbf": {"kernel": "rbf"}}
 TERMS = (
     *("none", "log_kernel", "directed_kernel", "attention_bias", "mask", "forget", "hierarchical_bias", "contextual"),
-    *("key_lengths", "segments", "offsets", "dropout"),
+    *("key_lengths", "segments", "offsets", "dropout", "chunk_starts"),
 )
 
 
@@ -74,6 +75,8 @@ def term(name, structure):
         return {"key_lengths": torch.tensor([L, L - 5])}, {}
     if name == "segments":
         return {"segments": torch.tensor([[0] * 5 + [1] * 7, [0] * 8 + [-1] * 4])}, {}
+    if name == "chunk_starts":
+        return {"chunk_starts": torch.isin(torch.arange(L), torch.tensor([0, 2, 5, 9]))}, {}
     if name == "dropout":
         return {"dropout": 0.3, "seed": 11}, {}
     return {}, {}
@@ -81,6 +84,10 @@ def term(name, structure):
 
 def allowed(structure, name, causal) -> bool:
     hierarchical = STRUCTURES[structure].get("structure") == "hierarchical"
+    if name == "chunk_starts" and structure != "compressed":
+        return False
+    if structure == "compressed":
+        return causal and name in ("none", "mask", "key_lengths", "segments", "offsets", "dropout", "chunk_starts")
     if structure == "stick" and not causal:
         return False
     if structure == "picture" and (causal or name in ("log_kernel", "directed_kernel", "hierarchical_bias")):
@@ -103,7 +110,7 @@ def allowed(structure, name, causal) -> bool:
 CASES = [
     case
     for case in itertools.product(STRUCTURES, KERNELS, TERMS, (False, True))
-    if allowed(case[0], case[2], case[3]) and case[:2] != ("stick", "rbf") and case[1:3] != ("rbf", "contextual")
+    if allowed(case[0], case[2], case[3]) and case[:2] not in (("stick", "rbf"), ("compressed", "rbf")) and case[1:3] != ("rbf", "contextual")
 ]
 
 
@@ -144,7 +151,7 @@ def test_bits_of_the_gradient_of_sigma(dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_bits_of_numpy(structure, dtype):
-    words = dict(STRUCTURES[structure], **{"cme": {"ridge": 0.5}, "stick": {"causal": True}}.get(structure, {}))
+    words = dict(STRUCTURES[structure], **{"cme": {"ridge": 0.5}, "stick": {"causal": True}, "compressed": {"causal": True}}.get(structure, {}))
     q, k, v = rows(dtype, key_heads=HKV, values=DV)
     out = attention(q, k, v, **words)
     dout = torch.randn(out.shape, dtype=dtype, generator=torch.Generator().manual_seed(9))

@@ -104,10 +104,10 @@ static void operators_and_machine_are_measured(void **state) {
   strcat(words, " --json --rounds 1");
   assert_int_equal(bench(words, output), 0);
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) assert_non_null(strstr(output, cases[i]));
-  assert_int_equal(
-      bench("decode hierarchical:H2,K1,L40,D8,E5,N4,exact hierarchical:L1100,D8 cme:H2,K1,L300,D8,E5 cme:L9,D4,exp --json --rounds 1",
-            output),
-      0);
+  assert_int_equal(bench("decode hierarchical:H2,K1,L40,D8,E5,N4,exact hierarchical:L1100,D8 cme:H2,K1,L300,D8,E5 cme:L9,D4,exp "
+                         "compressed:H2,K1,L999,D8,E5,N4,slots=2,select=3,kept=5,globals=3 compressed:L3,D2 --json --rounds 1",
+                         output),
+                   0);
   assert_non_null(strstr(output, "hierarchical:L1100,D8"));
   assert_non_null(strstr(output, "cme:H2,K1,L300,D8,E5"));
   assert_int_equal(bench("machine --json --rounds 2", output), 0);
@@ -187,9 +187,13 @@ static void wrong_cases_are_answered(void **state) {
       {"attention dense:L8,H4,K3", "heads"},
       {"attention", "needs cases"},
       {"operator linear:M4", "linear needs K<n>"},
-      {"decode dense:L8,D4", "structure 'dense', expected hierarchical or cme"},
-      {"decode cme:L8,D8,N4", "belong to cases 'hierarchical:...'"},
-      {"decode hierarchical:L8,D8,exp", "exp to 'cme:...'"},
+      {"decode dense:L8,D4", "structure 'dense', expected hierarchical, cme or compressed"},
+      {"decode cme:L8,D8,N4", "N<n> belongs to cases 'hierarchical:...' and 'compressed:...'"},
+      {"decode hierarchical:L8,D8,exp", "exp belongs to cases 'cme:...'"},
+      {"decode compressed:L8,D8,exact", "exact, sibling and rbf belong to cases 'hierarchical:...'"},
+      {"decode hierarchical:L8,D8,slots=2", "slots, select, kept and globals belong to cases 'compressed:...'"},
+      {"decode compressed:L8,D8,globals=2", "global_slots is 2 with kept_chunks 0"},
+      {"decode compressed:L8,D8,N4,slots=5", "chunk_slots is 5, expected 1 to 4"},
       {"decode cme:L9999999999,D8", "L up to 268435456"},
       {"decode hierarchical:L8", "decode needs D<n>"},
       {"decode hierarchical:L8,D8,N3", "hierarchy_block is 3"},

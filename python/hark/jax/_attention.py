@@ -23,7 +23,6 @@ jax.ffi.register_ffi_target("hark_attention_backward", jax.ffi.pycapsule(_native
 TENSOR, MEMORY, WHOLE, NUMBER, SIGMA, SIGMA_GRADIENT = range(6)  # kinds of native/xla.c
 TABLES = ("log_kernel", "hierarchical_bias", "ridge", "sigma", "contextual", "sigma_number")  # of heads, without a batch dimension
 # sigma_number: sigma of softmax where it is an array; a number of the descriptor, which the foreign call replaces
-_BYTES = ("mask", "query_mask")
 _KINDS = {"float32": lib.F32, "float64": lib.F64}
 _HALVES = ("float16", "bfloat16")
 
@@ -228,7 +227,7 @@ _attention.defvjp(_attention_forward, _attention_backward)
 def _array(name, x, dtype):
     """A tensor with all its dimensions, of the right type."""
     x = jnp.asarray(x)
-    if name in _BYTES:
+    if name in core.BYTES:
         if x.dtype not in (jnp.bool_, jnp.uint8):
             raise TypeError(f"attention: {name} is {x.dtype}, expected bool or uint8")
     elif x.dtype.name in _HALVES:

@@ -37,11 +37,17 @@ def attention(
     coarse_query="default",
     interpolation="constant",
     grid_columns=0,
+    chunk=None,
+    chunk_slots=None,
+    selected_slots=None,
+    kept_chunks=None,
+    global_slots=None,
     key_lengths=None,
     segments=None,
     offsets=None,
     mask=None,
     query_mask=None,
+    chunk_starts=None,
     attention_bias=None,
     hierarchical_bias=None,
     log_kernel=None,
@@ -98,8 +104,16 @@ def attention(
         grid_columns,
         solver,
         solver_tolerance,
+        chunk,
+        chunk_slots,
+        selected_slots,
+        kept_chunks,
+        global_slots,
     )
-    tensors = (query, key, value, mask, attention_bias, log_kernel, forget, hierarchical_bias, query_mask, ridges, sigmas, contextual)
+    tensors = (
+        *(query, key, value, mask, attention_bias, log_kernel, forget, hierarchical_bias, query_mask, ridges, sigmas, contextual),
+        chunk_starts,
+    )
     with_rows = return_log_sum_exp or return_variance
     if with_rows:
         _check_returns(normalisation, return_log_sum_exp, return_variance)

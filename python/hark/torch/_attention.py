@@ -153,9 +153,10 @@ def _run(words, tensors, hosts, seed, with_rows):
 
 def _frame_of_three(words, tensors):
     """The frame of query, key and value alone, of which a gradient is needed, like those of an earlier call; else None."""
-    query, key, value, mask, bias, log_kernel, forget, hierarchical_bias, query_mask, ridges, sigmas, contextual = tensors
-    if not (mask is bias is log_kernel is forget is hierarchical_bias is query_mask is ridges is sigmas is contextual is None):
-        return None
+    query, key, value, *terms = tensors
+    for x in terms:
+        if x is not None:
+            return None
     if not (_HAS_QUESTIONS and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN):
         return None
     if not (query.is_cpu and key.is_cpu and value.is_cpu):

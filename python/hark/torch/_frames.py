@@ -15,8 +15,8 @@ from . import _threads
 KINDS = {torch.float32: lib.F32, torch.float64: lib.F64}
 HALVES = (torch.float16, torch.bfloat16)
 RANKS = tuple(core.RANKS.values())
-BYTES = (3, 8)  # mask, query_mask
-UNIT_STRIDE = (0, 1, 2, 5, 7, 9, 10, 11)
+BYTES = tuple(core.INPUTS.index(name) for name in core.BYTES)
+UNIT_STRIDE = (0, 1, 2, 5, 7, 9, 10, 11, 12)
 BIAS = 4
 SUMMED = (BIAS, 5, 7, 9, 10, 11)  # floating-point arguments that may have fewer dimensions: attention_bias and the tables of heads
 SIGMA, CONTEXTUAL = 10, 11

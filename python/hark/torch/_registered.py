@@ -15,7 +15,8 @@ _HOSTS = ", ".join(f"Tensor? {name}" for name in core.HOST)
 _WORDS = (
     "str structure, bool causal, str normalisation, str kernel, float? scale, float? sigma_number, float? ridge_number, float ridge_power, "
     "float bound, bool unit, int? window, int? hierarchy_block, str partition, str coarse_query, str interpolation, int? query_offset, "
-    "float dropout, bool directed_kernel, int grid_columns, str solver, float solver_tolerance"
+    "float dropout, bool directed_kernel, int grid_columns, str solver, float solver_tolerance, "
+    "int? chunk, int? chunk_slots, int? selected_slots, int? kept_chunks, int? global_slots"
 )
 TENSORS, HOSTS, WORDS = len(core.INPUTS), len(core.HOST), _WORDS.count(",") + 1
 TABLES = (5, 7, 9, 10, 11)  # of heads, without a batch dimension
@@ -264,7 +265,10 @@ torch.library.register_autocast("hark::attention", "cpu", torch.float32, lib=lib
 
 
 _FLOATS = {"scale": 4, "sigma": 5, "ridge": 6, "ridge_power": 7, "bound": 8, "dropout": 16, "solver_tolerance": 20}
-_WHOLE = {"window": 10, "hierarchy_block": 11, "query_offset": 15, "grid_columns": 18}
+_WHOLE = {
+    **{"window": 10, "hierarchy_block": 11, "query_offset": 15, "grid_columns": 18},
+    **{name: 21 + i for i, name in enumerate(core.COMPRESSED)},
+}
 
 
 def words(given):

@@ -161,6 +161,7 @@ const hark_command hark_command_bench = {
     .notes =
         "Cases: dense:B1,H8,L4096,D64,causal   window:B1,H8,L8192,D64,window=256   linear:M4096,N512,K512\n"
         "         cases of decode, where the tokens up to token L are read one by one: hierarchical:H8,L65536,D64,N16   cme:H8,L1024,D64\n"
+        "           compressed:H8,L65536,D64,N64,slots=4,select=16,kept=32,globals=16\n"
         "         a case of an operator can also name one of its samples, as in the tests: rotary:positions\n"
         "         ',x64' after the sample multiplies all its extents by 64, and ',257=50000' replaces every extent of 257 by 50000:\n"
         "         rotary:positions,x64   embedding:sparse,257=50000\n"

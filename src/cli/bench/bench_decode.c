@@ -1,7 +1,9 @@
-/* bench_decode.c - attention token by token, with its cache: 'hierarchical:H8,L65536,D64,N16', 'cme:H8,L1024,D64'.
+/* bench_decode.c - attention token by token, with its cache: 'hierarchical:H8,L65536,D64,N16', 'cme:H8,L1024,D64',
+ * 'compressed:H8,L65536,D64,N64,kept=32'.
  *
  * One measurement is a stretch of tokens, one call each; the last one is token L. Hierarchical: 1024 tokens, so that every level but the
- * coarsest begins its cells as often as on average; the caches are random. Kernel ridge: 64 tokens, whose cost differs little, after a
+ * coarsest begins its cells as often as on average; the caches are random. Compressed, with the words of hark bench attention: 16 chunks;
+ * the caches are random. Kernel ridge: 64 tokens, whose cost differs little, after a
  * cache that was filled with random tokens. Dense attention with a cache is hark bench attention dense:L1,M<n>.
  */
 #include <hark/operators.h>
@@ -10,19 +12,33 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/chunks.h"
+#include "backend/compressed_cache.h"
 #include "backend/hierarchy_kernel.h"
 #include "backend/kernel_ridge_decode.h"
 #include "cli/bench/bench.h"
+#include "ops/compressed_decode.h"
 
 #define MOST_TOKENS ((int64_t)1 << 40)
 #define MOST_BLOCK ((int64_t)1 << 20)
 #define CME_RIDGE 0.01 /* that of hark bench attention */
 
-enum { ROWS = 3, CACHES = 3 }; /* inputs: query, key and value, then the caches */
+enum { ROWS = 3, MOST_CACHES = HARK_COMPRESSED_INPUTS - ROWS }; /* inputs: query, key and value, then the caches */
+
+/* Kinds of attention, and their operators. */
+enum { HIERARCHICAL, CME, COMPRESSED, KINDS };
+static const struct {
+  const char *name, *op;
+  int caches;
+  int64_t block; /* N<n> if the case has none */
+} kinds[KINDS] = {{"hierarchical", "hierarchical_decode", 3, 16},
+                  {"cme", "kernel_ridge_decode", 3, 0},
+                  {"compressed", "compressed_decode", MOST_CACHES, 64}};
 
 typedef struct decode_case {
-  int64_t heads, key_heads, length, head_dim, value_dim, block;
-  bool exact, sibling, rbf, exp, cme;
+  int kind;
+  int64_t heads, key_heads, length, head_dim, value_dim, block, slots, select, kept, globals;
+  bool exact, sibling, rbf, exp;
 } decode_case;
 
 typedef struct decode_work {
@@ -30,6 +46,7 @@ typedef struct decode_work {
   union {
     hark_hierarchical_decode_attributes hierarchical;
     hark_kernel_ridge_decode_attributes ridge;
+    hark_compressed_decode_attributes compressed;
   } attributes;
   int64_t *first_position; /* of the attributes */
   int64_t stretch, random; /* measured tokens; number of different rows */
@@ -43,26 +60,38 @@ static bool is_word(const char *text, size_t length, const char *word) { return 
 static hark_status read_case(hark_context *context, const char *text, decode_case *c) {
   const size_t head = hark_bench_case_head(text);
   *c = (decode_case){.heads = 1};
-  c->cme = is_word(text, head, "cme");
-  if (!c->cme && !is_word(text, head, "hierarchical"))
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': structure '%.*s', expected hierarchical or cme", text, (int)head, text);
+  while (c->kind < KINDS && !is_word(text, head, kinds[c->kind].name)) c->kind++;
+  if (c->kind == KINDS)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': structure '%.*s', expected hierarchical, cme or compressed", text,
+                     (int)head, text);
   const hark_bench_field fields[] = {
       {.name = "H", .type = HARK_BENCH_WHOLE, .whole = &c->heads},     {.name = "K", .type = HARK_BENCH_WHOLE, .whole = &c->key_heads},
       {.name = "L", .type = HARK_BENCH_WHOLE, .whole = &c->length},    {.name = "D", .type = HARK_BENCH_WHOLE, .whole = &c->head_dim},
       {.name = "E", .type = HARK_BENCH_WHOLE, .whole = &c->value_dim}, {.name = "N", .type = HARK_BENCH_WHOLE, .whole = &c->block},
       {.name = "exact", .type = HARK_BENCH_FLAG, .flag = &c->exact},   {.name = "sibling", .type = HARK_BENCH_FLAG, .flag = &c->sibling},
       {.name = "rbf", .type = HARK_BENCH_FLAG, .flag = &c->rbf},       {.name = "exp", .type = HARK_BENCH_FLAG, .flag = &c->exp},
+      {.name = "slots", .type = HARK_BENCH_WHOLE, .whole = &c->slots}, {.name = "select", .type = HARK_BENCH_WHOLE, .whole = &c->select},
+      {.name = "kept", .type = HARK_BENCH_WHOLE, .whole = &c->kept},   {.name = "globals", .type = HARK_BENCH_WHOLE, .whole = &c->globals},
   };
   HARK_TRY(hark_bench_case_read(context, text, fields, sizeof fields / sizeof *fields));
-  if (c->cme ? c->block != 0 || c->exact || c->sibling || c->rbf : c->exp)
-    return hark_fail(context, HARK_INVALID_ARGUMENT,
-                     "case '%s': N<n>, exact, sibling and rbf belong to cases 'hierarchical:...', exp to 'cme:...'", text);
+  const struct {
+    bool given;
+    unsigned kinds; /* to which the words belong, as bits */
+    const char *words, *belong;
+  } rules[] = {{c->exact || c->sibling || c->rbf, 1u << HIERARCHICAL, "exact, sibling and rbf", "'hierarchical:...'"},
+               {c->block != 0, 1u << HIERARCHICAL | 1u << COMPRESSED, "N<n>", "'hierarchical:...' and 'compressed:...'"},
+               {c->exp, 1u << CME, "exp", "'cme:...'"},
+               {c->slots + c->select + c->kept + c->globals != 0, 1u << COMPRESSED, "slots, select, kept and globals", "'compressed:...'"}};
+  for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+    if (rules[i].given && (rules[i].kinds >> c->kind & 1) == 0)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': %s belong%s to cases %s", text, rules[i].words,
+                       strchr(rules[i].words, ' ') == NULL ? "s" : "", rules[i].belong);
   if (c->length == 0 || c->head_dim == 0)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': decode needs %s", text, c->length == 0 ? "L<n>" : "D<n>");
-  if (c->length > MOST_TOKENS || c->block > MOST_BLOCK || (c->cme && c->length > HARK_RIDGE_DECODE_CAPACITY))
+  if (c->length > MOST_TOKENS || c->block > MOST_BLOCK || (c->kind == CME && c->length > HARK_RIDGE_DECODE_CAPACITY))
     return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': expected L up to %" PRId64 " and N up to %" PRId64, text,
-                     c->cme ? HARK_RIDGE_DECODE_CAPACITY : MOST_TOKENS, MOST_BLOCK);
-  if (c->block == 0) c->block = 16;
+                     c->kind == CME ? HARK_RIDGE_DECODE_CAPACITY : MOST_TOKENS, MOST_BLOCK);
+  if (c->block == 0) c->block = kinds[c->kind].block;
   if (c->key_heads == 0) c->key_heads = c->heads;
   if (c->value_dim == 0) c->value_dim = c->head_dim;
   return HARK_OK;
@@ -71,7 +100,23 @@ static hark_status read_case(hark_context *context, const char *text, decode_cas
 static void set_attributes(decode_work *work) {
   const decode_case *c = &work->is;
   const double scale = 1 / sqrt((double)c->head_dim);
-  if (c->cme) {
+  work->random = 1;
+  if (c->kind == COMPRESSED) {
+    work->attributes.compressed =
+        (hark_compressed_decode_attributes){.heads = c->heads,
+                                            .key_heads = c->key_heads,
+                                            .chunk = c->block,
+                                            .chunk_slots = hark_max(1, c->slots),
+                                            .selected_slots = c->select == 0 ? HARK_CHUNK_DEFAULT_SELECTED : c->select,
+                                            .kept_chunks = c->kept,
+                                            .global_slots = c->globals,
+                                            .scale = scale};
+    work->call.attributes = &work->attributes.compressed;
+    work->first_position = &work->attributes.compressed.first_position;
+    work->stretch = hark_min(16 * c->block, c->length);
+    return;
+  }
+  if (c->kind == CME) {
     work->attributes.ridge = (hark_kernel_ridge_decode_attributes){.heads = c->heads,
                                                                    .key_heads = c->key_heads,
                                                                    .kernel = c->exp ? HARK_KERNEL_EXP : HARK_KERNEL_RBF,
@@ -96,7 +141,6 @@ static void set_attributes(decode_work *work) {
   work->call.attributes = &work->attributes.hierarchical;
   work->first_position = &work->attributes.hierarchical.first_position;
   work->stretch = hark_min(1024, c->length);
-  work->random = 1;
 }
 
 /* Sets the call's rows to `count` of the random ones, those of `position`. */
@@ -125,26 +169,45 @@ static hark_status make_result(hark_context *context, decode_work *work, int64_t
   return HARK_OK;
 }
 
+/* Shapes of the caches. */
+static void cache_shapes(const decode_work *work, int64_t shapes[MOST_CACHES][3]) {
+  const decode_case *c = &work->is;
+  const int64_t keys = c->key_heads * c->head_dim, values = c->key_heads * c->value_dim;
+  if (c->kind == CME) {
+    const int64_t ridge[][3] = {{1, c->length, keys},
+                                {1, c->length, c->heads * hark_ridge_decode_width(c->value_dim)},
+                                {hark_ridge_decode_tiles(c->length), c->heads, HARK_RIDGE_BAND_TILE}};
+    memcpy(shapes, ridge, sizeof ridge);
+  } else if (c->kind == HIERARCHICAL) {
+    const hark_attention_desc desc = {.hierarchy_block = c->block};
+    const int64_t levels = hark_hierarchy_make(&desc, c->length).levels, ring = 2 * c->block;
+    const int64_t hierarchical[][3] = {{levels, ring, keys}, {levels, ring, values}, {levels, c->heads, c->value_dim + 2}};
+    memcpy(shapes, hierarchical, sizeof hierarchical);
+  } else {
+    const hark_compressed_decode_attributes *decode = &work->attributes.compressed;
+    const hark_compressed_decode_sizes has = hark_compressed_decode_sizes_of(decode, c->length);
+    const int64_t chunks = hark_max(1, has.chunks), globals = hark_max(1, has.globals), slots = decode->chunk_slots;
+    const int64_t compressed[][3] = {{1, has.ring, keys},     {1, has.ring, values}, {chunks, slots, keys},
+                                     {chunks, slots, values}, {globals, 2, keys},    {globals, 2, values}};
+    memcpy(shapes, compressed, sizeof compressed);
+  }
+}
+
 static hark_status make_tensors(hark_context *context, decode_work *work) {
   const decode_case *c = &work->is;
-  const hark_attention_desc desc = {.hierarchy_block = c->block};
-  const int64_t levels = c->cme ? 0 : hark_hierarchy_make(&desc, c->length).levels, ring = 2 * c->block;
   const int64_t rows[ROWS][3] = {{1, work->random, c->heads * c->head_dim},
                                  {1, work->random, c->key_heads * c->head_dim},
                                  {1, work->random, c->key_heads * c->value_dim}};
-  const int64_t hierarchical[CACHES][3] = {
-      {levels, ring, c->key_heads * c->head_dim}, {levels, ring, c->key_heads * c->value_dim}, {levels, c->heads, c->value_dim + 2}};
-  const int64_t ridge[CACHES][3] = {{1, c->length, c->key_heads * c->head_dim},
-                                    {1, c->length, c->heads * hark_ridge_decode_width(c->value_dim)},
-                                    {c->cme ? hark_ridge_decode_tiles(c->length) : 0, c->heads, HARK_RIDGE_BAND_TILE}};
-  work->call.input_count = ROWS + CACHES;
+  int64_t caches[MOST_CACHES][3] = {{0}};
+  cache_shapes(work, caches);
+  work->call.input_count = ROWS + kinds[c->kind].caches;
   for (int i = 0; i < ROWS; i++) {
     HARK_TRY(hark_tensor_create(context, HARK_F32, 3, rows[i], &work->rows[i]));
     HARK_TRY(hark_bench_fill(context, &work->rows[i], (uint32_t)i, 1));
   }
-  for (int i = 0; i < CACHES; i++) {
-    HARK_TRY(hark_tensor_create(context, HARK_F32, 3, c->cme ? ridge[i] : hierarchical[i], &work->call.inputs[ROWS + i]));
-    if (!c->cme) HARK_TRY(hark_bench_fill(context, &work->call.inputs[ROWS + i], (uint32_t)(ROWS + i), 1));
+  for (int i = 0; i < kinds[c->kind].caches; i++) {
+    HARK_TRY(hark_tensor_create(context, HARK_F32, 3, caches[i], &work->call.inputs[ROWS + i]));
+    if (c->kind != CME) HARK_TRY(hark_bench_fill(context, &work->call.inputs[ROWS + i], (uint32_t)(ROWS + i), 1));
   }
   return HARK_OK;
 }
@@ -152,7 +215,7 @@ static hark_status make_tensors(hark_context *context, decode_work *work) {
 /* Reads all tokens before the stretch, many per call. */
 static hark_status fill_cache(hark_context *context, decode_work *work) {
   const int64_t end = work->is.length - work->stretch, most = hark_min(work->random, end);
-  if (!work->is.cme || end == 0) return HARK_OK;
+  if (work->is.kind != CME || end == 0) return HARK_OK;
   HARK_TRY(make_result(context, work, most));
   for (int64_t position = 0; position < end; position += most) {
     const int64_t count = hark_min(most, end - position);
@@ -186,7 +249,7 @@ hark_status hark_bench_decode(hark_context *context, hark_bench_machine *machine
   decode_work work = {0};
   HARK_TRY(read_case(context, text, &work.is));
   set_attributes(&work);
-  work.call.op = hark_operator_find(work.is.cme ? "kernel_ridge_decode" : "hierarchical_decode");
+  work.call.op = hark_operator_find(kinds[work.is.kind].op);
   hark_status status = make_tensors(context, &work);
   if (status == HARK_OK) status = fill_cache(context, &work);
   if (status == HARK_OK) status = make_result(context, &work, 1);
@@ -195,7 +258,7 @@ hark_status hark_bench_decode(hark_context *context, hark_bench_machine *machine
                                       .forward = forward,
                                       .data = &work,
                                       .forward_operations = operations_of(&work),
-                                      .tensor_bytes = hark_bench_bytes(work.call.inputs + ROWS, CACHES),
+                                      .tensor_bytes = hark_bench_bytes(work.call.inputs + ROWS, kinds[work.is.kind].caches),
                                       .workspace_bytes = (double)work.call.workspace_bytes,
                                       .single = true};
     status = hark_bench_work_run(context, machine, settings, &measured);
@@ -203,6 +266,6 @@ hark_status hark_bench_decode(hark_context *context, hark_bench_machine *machine
   hark_tensor_destroy(context, &work.workspace);
   hark_tensor_destroy(context, &work.call.outputs[0]);
   for (int i = 0; i < ROWS; i++) hark_tensor_destroy(context, &work.rows[i]);
-  for (int i = 0; i < CACHES; i++) hark_tensor_destroy(context, &work.call.inputs[ROWS + i]);
+  for (int i = 0; i < kinds[work.is.kind].caches; i++) hark_tensor_destroy(context, &work.call.inputs[ROWS + i]);
   return status;
 }

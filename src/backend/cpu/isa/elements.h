@@ -19,6 +19,15 @@ HARK_SIMD void store_lanes(float *to, vf x, int count) {
 /* to <- x, or to + x */
 HARK_SIMD void give_lanes(float *to, vf x, bool add, int count) { store_lanes(to, add ? load_lanes(to, count) + x : x, count); }
 
+HARK_SIMD float inner_product(const float *a, const float *b, int width) {
+  vf sum = vf_zero();
+  for (int c = 0; c < width; c += HARK_LANES) {
+    const int lanes = width - c < HARK_LANES ? width - c : HARK_LANES;
+    sum = vf_fma(load_lanes(a + c, lanes), load_lanes(b + c, lanes), sum);
+  }
+  return vf_sum(sum);
+}
+
 /* A function of one or two operands, with constants computed before the loop. */
 typedef vf unary(const void *constants, vf x);
 typedef vf binary(const void *constants, vf x, vf y);

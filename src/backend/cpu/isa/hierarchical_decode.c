@@ -66,15 +66,6 @@ static decoder open_decoder(const hark_call *call, int64_t head) {
 /* The row of a token in the ring of its level. */
 HARK_SIMD int64_t slot_of(const decoder *d, int level, int64_t token) { return level * d->ring + token % d->ring; }
 
-HARK_SIMD float inner_product(const float *a, const float *b, int width) {
-  vf sum = vf_zero();
-  for (int c = 0; c < width; c += HARK_LANES) {
-    const int lanes = width - c < HARK_LANES ? width - c : HARK_LANES;
-    sum = vf_fma(load_lanes(a + c, lanes), load_lanes(b + c, lanes), sum);
-  }
-  return vf_sum(sum);
-}
-
 HARK_SIMD float squared_distance(const float *a, const float *b, int width) {
   vf sum = vf_zero();
   for (int c = 0; c < width; c += HARK_LANES) {

@@ -35,7 +35,8 @@ hark_kernel HARK_ISA(hark_cpu_sinusoidal_positions_forward), HARK_ISA(hark_cpu_s
 hark_kernel HARK_ISA(hark_cpu_position_embedding_forward), HARK_ISA(hark_cpu_position_embedding_backward);
 hark_kernel HARK_ISA(hark_cpu_round_bf16_forward);
 hark_kernel HARK_ISA(hark_cpu_scale_forward), HARK_ISA(hark_cpu_scale_backward);
-hark_kernel HARK_ISA(hark_cpu_hierarchical_decode_forward), HARK_ISA(hark_cpu_kernel_ridge_decode_forward);
+hark_kernel HARK_ISA(hark_cpu_hierarchical_decode_forward), HARK_ISA(hark_cpu_kernel_ridge_decode_forward),
+    HARK_ISA(hark_cpu_compressed_decode_forward);
 hark_kernel HARK_ISA(hark_cpu_embedding_backward), HARK_ISA(hark_cpu_adamw_forward), HARK_ISA(hark_cpu_sum_squares_forward);
 hark_kernel HARK_ISA(hark_cpu_adafactor_forward);
 

@@ -33,6 +33,7 @@ static const hark_backend_kernel kernels[] = {
     {"position_embedding", HARK_ISA(hark_cpu_position_embedding_forward), HARK_ISA(hark_cpu_position_embedding_backward)},
     {"scale", HARK_ISA(hark_cpu_scale_forward), HARK_ISA(hark_cpu_scale_backward)},
     {"hierarchical_decode", HARK_ISA(hark_cpu_hierarchical_decode_forward), NULL},
+    {"compressed_decode", HARK_ISA(hark_cpu_compressed_decode_forward), NULL},
     {"kernel_ridge_decode", HARK_ISA(hark_cpu_kernel_ridge_decode_forward), NULL},
     {"embedding", NULL, HARK_ISA(hark_cpu_embedding_backward)},
     {"adamw", HARK_ISA(hark_cpu_adamw_forward), NULL},

@@ -1,0 +1,278 @@
+/* compressed_decode.c - compressed attention of new rows after a cache, in f32: the record's loops (ops/compressed_decode.c), in vectors.
+ *
+ * Lanes are features. All entries that a row sees (selected slots, globals, near keys) are lists of logits and of the addresses of their
+ * values. Slots are chosen from a list that is cut to its best half whenever it is full, and that takes only what may still be among the
+ * best. Cost: d multiply-adds for each slot from which a row selects, d + dv for all other entries. Memory: the lists, per key head, in the
+ * record's workspace.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "backend/compressed_cache.h"
+#include "backend/cpu/isa/elements.h"
+
+#define SERIAL_PRODUCTS 262144 /* multiply-adds below which a second thread costs more than it saves */
+#define VECTORS 4              /* of values that are summed at once */
+
+typedef struct decoder {
+  const hark_call *call;
+  hark_compressed_cache cache;
+  int64_t key_head, key_step, value_step; /* steps: from one row to the next */
+  int head_dim, value_dim;
+  float log_fewer, log_more; /* log n of slots with floor(m / C) rows and with one more */
+  float *logit;              /* of entries */
+  const float **value;       /* of entries */
+  int64_t *slot;             /* of candidates, in the memory of value */
+  double *global_log;        /* log n of the globals */
+} decoder;
+
+_Static_assert(sizeof(float *) <= sizeof(int64_t), "addresses take the places of numbers of slots");
+
+/* Row `row` of the key head in an input with rows of keys or values. */
+HARK_SIMD float *row_of(const decoder *d, int input, int64_t row, int width) {
+  return (float *)d->call->inputs[input].data + row * d->cache.decode->key_heads * width + d->key_head * width;
+}
+
+static decoder open_decoder(const hark_call *call, int64_t key_head) {
+  const hark_compressed_decode_attributes *decode = call->attributes;
+  decoder d = {.call = call, .cache = hark_compressed_cache_of(call), .key_head = key_head};
+  d.head_dim = (int)(call->inputs[HARK_COMPRESSED_QUERY].shape[2] / decode->heads);
+  d.value_dim = (int)(call->inputs[HARK_COMPRESSED_VALUE].shape[2] / decode->key_heads);
+  d.key_step = decode->key_heads * d.head_dim;
+  d.value_step = decode->key_heads * d.value_dim;
+  const int64_t fewer = decode->chunk / decode->chunk_slots;
+  d.log_fewer = (float)log((double)fewer);
+  d.log_more = (float)log((double)(fewer + 1));
+  const int64_t globals = call->inputs[HARK_COMPRESSED_GLOBAL_KEY].shape[0], slots = d.cache.stored * decode->chunk_slots;
+  const int64_t entries = slots + 2 * globals + d.cache.ring;
+  size_t doubles = 0;
+  if (hark_compressed_work(NULL, decode, call->inputs, &doubles) != HARK_OK) return d; /* the record's infer() has computed it already */
+  double *memory = (double *)call->workspace + (size_t)key_head * doubles;
+  d.global_log = memory;
+  d.slot = (int64_t *)(memory + globals);
+  d.value = (const float **)d.slot;
+  d.logit = (float *)(memory + globals + entries);
+  return d;
+}
+
+/* ---- the cache ---- */
+
+/* Slots of a finished chunk, whose rows are in the ring. */
+static void make_slots(const decoder *d, int64_t chunk, int ring, int slots, int width) {
+  const int64_t rows = d->cache.decode->chunk, count = d->cache.decode->chunk_slots;
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t first = hark_compressed_slot_begin(&d->cache, i), last = hark_compressed_slot_begin(&d->cache, i + 1);
+    float *mean = row_of(d, slots, hark_compressed_slot_row(&d->cache, chunk * count + i), width);
+    for (int begin = 0; begin < width; begin += HARK_LANES) {
+      const int lanes = width - begin < HARK_LANES ? width - begin : HARK_LANES;
+      double sum[HARK_LANES] = {0};
+      for (int64_t row = first; row < last; row++) {
+        const float *from = row_of(d, ring, (chunk * rows + row) % d->cache.ring, width) + begin;
+        for (int c = 0; c < lanes; c++) sum[c] += (double)from[c];
+      }
+      for (int c = 0; c < lanes; c++) mean[begin + c] = (float)(sum[c] / (double)(last - first));
+    }
+  }
+}
+
+/* Adds the slots of a chunk, which is the oldest stored one, to the globals. */
+static void merge_chunk(const decoder *d, int64_t chunk, int slots, int globals, int width) {
+  const int64_t count = d->cache.decode->chunk_slots;
+  for (int64_t slot = chunk * count; slot < (chunk + 1) * count; slot++) {
+    const int64_t global = slot % d->cache.decode->global_slots, before = hark_compressed_global_count(&d->cache, global, slot);
+    const double rows = (double)hark_compressed_slot_count(&d->cache, slot), share = rows / ((double)before + rows);
+    const float *mean = row_of(d, slots, hark_compressed_slot_row(&d->cache, slot), width);
+    float *first = row_of(d, globals, 2 * global, width), *second = row_of(d, globals, 2 * global + 1, width);
+    for (int c = 0; c < width; c++) {
+      const double old = before == 0 ? 0 : (double)first[c] + (double)second[c], new = (1 - share) * old + share *(double)mean[c];
+      first[c] = (float)new;
+      second[c] = isfinite(first[c]) ? (float)(new - (double)first[c]) : 0.0f;
+    }
+  }
+}
+
+/* What row n changes in the cache before it attends: of keys, or of values. */
+static void append(const decoder *d, int64_t row, int from, int ring, int slots, int globals, int width) {
+  const int64_t n = d->cache.decode->first_position + row, chunk = n / d->cache.decode->chunk;
+  if (n > 0 && n % d->cache.decode->chunk == 0) {
+    const int64_t old = hark_compressed_leaves(&d->cache, chunk);
+    if (old >= 0) merge_chunk(d, old, slots, globals, width);
+    make_slots(d, chunk - 1, ring, slots, width);
+  }
+  memcpy(row_of(d, ring, n % d->cache.ring, width), row_of(d, from, row, width), (size_t)width * sizeof(float));
+}
+
+/* ---- selection ---- */
+
+HARK_SIMD bool is_better(float a, int64_t a_slot, float b, int64_t b_slot) {
+  if (isnan(a) != isnan(b)) return isnan(a);
+  return a != b && !isnan(a) ? a > b : a_slot < b_slot;
+}
+
+HARK_SIMD void exchange(const decoder *d, int64_t i, int64_t j) {
+  const float logit = d->logit[i];
+  const int64_t slot = d->slot[i];
+  d->logit[i] = d->logit[j];
+  d->slot[i] = d->slot[j];
+  d->logit[j] = logit;
+  d->slot[j] = slot;
+}
+
+/* Brings the `best` best of `count` candidates to the front, the least good of them to place best - 1. */
+static void cut(const decoder *d, int64_t count, int64_t best) {
+  for (int64_t first = 0, last = count - 1; first < last;) { /* place best - 1 is within first .. last */
+    const int64_t middle = first + (last - first) / 2;
+    exchange(d, middle, last);
+    int64_t place = first;
+    for (int64_t i = first; i < last; i++)
+      if (is_better(d->logit[i], d->slot[i], d->logit[last], d->slot[last])) exchange(d, i, place++);
+    exchange(d, place, last);
+    if (place == best - 1) return;
+    if (place < best - 1)
+      first = place + 1;
+    else
+      last = place - 1;
+  }
+}
+
+/* The best slots as first entries; returns how many. */
+static int64_t select_slots(const decoder *d, const float *query, int64_t chunk) {
+  const hark_compressed_decode_attributes *decode = d->cache.decode;
+  const float scale = (float)decode->scale;
+  const int64_t slots = decode->chunk_slots, selected = decode->selected_slots, fewer = decode->chunk / slots;
+  int64_t from, to, count = 0;
+  hark_compressed_candidates(&d->cache, chunk, &from, &to);
+  const int64_t room = hark_min(2 * selected, d->cache.stored * slots);
+  float least = -INFINITY; /* a logit up to it is not among the best */
+  for (int64_t slot = from; slot < to; slot += slots) {
+    const float *keys = row_of(d, HARK_COMPRESSED_SLOT_KEY, hark_compressed_slot_row(&d->cache, slot), d->head_dim);
+    for (int64_t i = 0; i < slots; i++) {
+      const bool is_more = hark_compressed_slot_count(&d->cache, i) != fewer;
+      const float logit = scale * inner_product(query, keys + i * d->key_step, d->head_dim) + (is_more ? d->log_more : d->log_fewer);
+      if (logit <= least) continue;
+      if (count == room) {
+        cut(d, count, selected);
+        count = selected;
+        least = d->logit[count - 1];
+        if (logit <= least) continue;
+      }
+      d->logit[count] = logit;
+      d->slot[count++] = slot + i;
+    }
+  }
+  if (count > selected) {
+    cut(d, count, selected);
+    count = selected;
+  }
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t row = hark_compressed_slot_row(&d->cache, d->slot[i]);
+    d->value[i] = row_of(d, HARK_COMPRESSED_SLOT_VALUE, row, d->value_dim);
+  }
+  return count;
+}
+
+/* ---- one row ---- */
+
+/* The highest logit, NaN if there is one; -infinity if there is no entry. */
+static float highest_of(const float *logit, int64_t count) {
+  float highest = -INFINITY;
+  for (int64_t i = 0; i < count; i++)
+    if (logit[i] > highest || isnan(logit[i])) highest = logit[i];
+  return highest;
+}
+
+/* Logits to weights; returns their sum. */
+static float weigh(float *logit, int64_t count, float highest) {
+  const vf shift = vf_set(highest), hidden = vf_set(-INFINITY);
+  vf sum = vf_zero();
+  for (int64_t i = 0; i < count; i += HARK_LANES) {
+    const int lanes = count - i < HARK_LANES ? (int)(count - i) : HARK_LANES;
+    const vf s = load_lanes(logit + i, lanes), weight = vf_select(vf_equal(s, hidden), vf_zero(), vf_exp(s - shift));
+    store_lanes(logit + i, weight, lanes);
+    sum = sum + load_lanes(logit + i, lanes);
+  }
+  return vf_sum(sum);
+}
+
+/* out[begin .. begin + VECTORS * HARK_LANES) <- sum of weight * value / total */
+HARK_SIMD void mix(const decoder *d, int64_t count, float total, float *out, int begin, int vectors, int last_lanes) {
+  vf sum[VECTORS];
+  for (int v = 0; v < vectors; v++) sum[v] = vf_zero();
+  for (int64_t i = 0; i < count; i++) {
+    const float weight = d->logit[i];
+    if (weight == 0.0f) continue; /* values without weight may hold anything */
+    const float *value = d->value[i] + begin;
+    for (int v = 0; v < vectors; v++)
+      sum[v] = vf_fma(vf_set(weight), load_lanes(value + v * HARK_LANES, v + 1 < vectors ? HARK_LANES : last_lanes), sum[v]);
+  }
+  for (int v = 0; v < vectors; v++)
+    store_lanes(out + begin + v * HARK_LANES, sum[v] / vf_set(total), v + 1 < vectors ? HARK_LANES : last_lanes);
+}
+
+static void mix_all(const decoder *d, int64_t count, float total, float *out) {
+  for (int begin = 0; begin < d->value_dim; begin += VECTORS * HARK_LANES) {
+    const int rest = d->value_dim - begin;
+    if (rest >= VECTORS * HARK_LANES)
+      mix(d, count, total, out, begin, VECTORS, HARK_LANES);
+    else
+      mix(d, count, total, out, begin, (rest + HARK_LANES - 1) / HARK_LANES, rest % HARK_LANES == 0 ? HARK_LANES : rest % HARK_LANES);
+  }
+}
+
+static void attend(const decoder *d, int64_t head, int64_t row) {
+  const hark_compressed_decode_attributes *decode = d->cache.decode;
+  const int64_t n = decode->first_position + row, chunk = n / decode->chunk, at = row * decode->heads + head;
+  const int64_t globals = hark_min(decode->global_slots, hark_compressed_merged(&d->cache, chunk));
+  const float *query = (const float *)d->call->inputs[HARK_COMPRESSED_QUERY].data + at * d->head_dim;
+  float *out = (float *)d->call->outputs[0].data + at * d->value_dim;
+  const float scale = (float)decode->scale;
+  int64_t count = select_slots(d, query, chunk);
+  const int64_t first_global = count;
+  for (int64_t g = 0; g < globals; g++) {
+    const float *key = row_of(d, HARK_COMPRESSED_GLOBAL_KEY, 2 * g, d->head_dim);
+    const float product = inner_product(query, key, d->head_dim) + inner_product(query, key + d->key_step, d->head_dim);
+    d->value[count] = row_of(d, HARK_COMPRESSED_GLOBAL_VALUE, 2 * g, d->value_dim);
+    d->logit[count++] = scale * product + (float)d->global_log[g];
+  }
+  for (int64_t key = hark_max(0, chunk - 1) * decode->chunk; key <= n; key++) {
+    const int64_t place = key % d->cache.ring;
+    d->value[count] = row_of(d, HARK_COMPRESSED_RING_VALUE, place, d->value_dim);
+    d->logit[count++] = scale * inner_product(query, row_of(d, HARK_COMPRESSED_RING_KEY, place, d->head_dim), d->head_dim);
+  }
+  const float highest = highest_of(d->logit, count);
+  if (highest == -INFINITY) {
+    memset(out, 0, (size_t)d->value_dim * sizeof *out);
+    return;
+  }
+  const float total = weigh(d->logit, count, highest);
+  for (int64_t g = 0; g < globals; g++) { /* the second numbers of values */
+    d->value[count] = d->value[first_global + g] + d->value_step;
+    d->logit[count++] = d->logit[first_global + g];
+  }
+  mix_all(d, count, total, out);
+}
+
+/* Heads that share a key head share its part of the cache: one piece of work, row after row. */
+static void decode_heads(const hark_call *call, int64_t first, int64_t last) {
+  const hark_compressed_decode_attributes *decode = call->attributes;
+  const int64_t group = decode->heads / decode->key_heads;
+  for (int64_t key_head = first; key_head < last; key_head++) {
+    const decoder d = open_decoder(call, key_head);
+    for (int64_t row = 0; row < call->inputs[HARK_COMPRESSED_QUERY].shape[1]; row++) {
+      const int64_t n = decode->first_position + row, merged = hark_compressed_merged(&d.cache, n / decode->chunk);
+      append(&d, row, HARK_COMPRESSED_KEY, HARK_COMPRESSED_RING_KEY, HARK_COMPRESSED_SLOT_KEY, HARK_COMPRESSED_GLOBAL_KEY, d.head_dim);
+      append(&d, row, HARK_COMPRESSED_VALUE, HARK_COMPRESSED_RING_VALUE, HARK_COMPRESSED_SLOT_VALUE, HARK_COMPRESSED_GLOBAL_VALUE,
+             d.value_dim);
+      for (int64_t g = 0; g < hark_min(decode->global_slots, merged) && (row == 0 || n % decode->chunk == 0); g++)
+        d.global_log[g] = log((double)hark_compressed_global_count(&d.cache, g, merged));
+      for (int64_t head = key_head * group; head < (key_head + 1) * group; head++) attend(&d, head, row);
+    }
+  }
+}
+
+hark_status HARK_ISA(hark_cpu_compressed_decode_forward)(hark_context *context, const hark_call *call) {
+  const hark_compressed_decode_attributes *decode = call->attributes;
+  const double operations = call->op->operations(decode, call->inputs, call->input_count, false);
+  hark_cpu_ranges(context, call, decode->key_heads, 1, operations < 2.0 * SERIAL_PRODUCTS ? INT64_MAX : 1, decode_heads);
+  return HARK_OK;
+}
