@@ -135,20 +135,34 @@ static void cut(const decoder *d, int64_t count, int64_t best) {
   }
 }
 
+/* Logits of `count` slots, up to HARK_LANES, which are stored from `row` on. */
+HARK_SIMD void slot_logits(const decoder *d, const float *query, int64_t slot, int64_t row, int count, float *logits) {
+  const hark_compressed_decode_attributes *decode = d->cache.decode;
+  const float scale = (float)decode->scale;
+  const int64_t fewer = decode->chunk / decode->chunk_slots;
+  const bool are_equal = decode->chunk % decode->chunk_slots == 0;
+  row_products(query, row_of(d, HARK_COMPRESSED_SLOT_KEY, row, d->head_dim), d->key_step, count, d->head_dim, logits);
+  for (int i = 0; i < count; i++) {
+    const bool has_more = !are_equal && hark_compressed_slot_count(&d->cache, slot + i) != fewer;
+    logits[i] = scale * logits[i] + (has_more ? d->log_more : d->log_fewer);
+  }
+}
+
 /* The best slots as first entries; returns how many. */
 static int64_t select_slots(const decoder *d, const float *query, int64_t chunk) {
   const hark_compressed_decode_attributes *decode = d->cache.decode;
-  const float scale = (float)decode->scale;
-  const int64_t slots = decode->chunk_slots, selected = decode->selected_slots, fewer = decode->chunk / slots;
+  const int64_t selected = decode->selected_slots, stored = d->cache.stored * decode->chunk_slots;
   int64_t from, to, count = 0;
   hark_compressed_candidates(&d->cache, chunk, &from, &to);
-  const int64_t room = hark_min(2 * selected, d->cache.stored * slots);
+  const int64_t room = hark_min(2 * selected, stored);
   float least = -INFINITY; /* a logit up to it is not among the best */
-  for (int64_t slot = from; slot < to; slot += slots) {
-    const float *keys = row_of(d, HARK_COMPRESSED_SLOT_KEY, hark_compressed_slot_row(&d->cache, slot), d->head_dim);
-    for (int64_t i = 0; i < slots; i++) {
-      const bool is_more = hark_compressed_slot_count(&d->cache, i) != fewer;
-      const float logit = scale * inner_product(query, keys + i * d->key_step, d->head_dim) + (is_more ? d->log_more : d->log_fewer);
+  for (int64_t slot = from, next; slot < to; slot = next) {
+    const int64_t row = hark_compressed_slot_row(&d->cache, slot);
+    next = hark_min(slot + HARK_LANES, hark_min(to, slot + stored - row));
+    float logits[HARK_LANES];
+    slot_logits(d, query, slot, row, (int)(next - slot), logits);
+    for (int64_t i = slot; i < next; i++) {
+      const float logit = logits[i - slot];
       if (logit <= least) continue;
       if (count == room) {
         cut(d, count, selected);
@@ -157,7 +171,7 @@ static int64_t select_slots(const decoder *d, const float *query, int64_t chunk)
         if (logit <= least) continue;
       }
       d->logit[count] = logit;
-      d->slot[count++] = slot + i;
+      d->slot[count++] = i;
     }
   }
   if (count > selected) {
@@ -234,10 +248,16 @@ static void attend(const decoder *d, int64_t head, int64_t row) {
     d->value[count] = row_of(d, HARK_COMPRESSED_GLOBAL_VALUE, 2 * g, d->value_dim);
     d->logit[count++] = scale * product + (float)d->global_log[g];
   }
-  for (int64_t key = hark_max(0, chunk - 1) * decode->chunk; key <= n; key++) {
+  for (int64_t key = hark_max(0, chunk - 1) * decode->chunk, next; key <= n; key = next) {
     const int64_t place = key % d->cache.ring;
-    d->value[count] = row_of(d, HARK_COMPRESSED_RING_VALUE, place, d->value_dim);
-    d->logit[count++] = scale * inner_product(query, row_of(d, HARK_COMPRESSED_RING_KEY, place, d->head_dim), d->head_dim);
+    next = hark_min(key + HARK_LANES, hark_min(n + 1, key + d->cache.ring - place));
+    const int lanes = (int)(next - key);
+    float products[HARK_LANES];
+    row_products(query, row_of(d, HARK_COMPRESSED_RING_KEY, place, d->head_dim), d->key_step, lanes, d->head_dim, products);
+    for (int i = 0; i < lanes; i++) {
+      d->value[count] = row_of(d, HARK_COMPRESSED_RING_VALUE, place + i, d->value_dim);
+      d->logit[count++] = scale * products[i];
+    }
   }
   const float highest = highest_of(d->logit, count);
   if (highest == -INFINITY) {
