@@ -102,8 +102,8 @@ def attention(
         offsets         [sequences + 1] into packed rows [1, H, rows, d]; or a pair, those of the queries and of the keys
         mask            bool or uint8, broadcastable to [B, H, Lq, Lk]; False masks the entry
         query_mask      hierarchical: [B or 1, Lq]; False: the row is no query
-        chunk_starts    compressed: bool or uint8, [B or 1, Lk]; True where a chunk begins. chunk is then the fewest rows of a chunk that
-                        another one follows
+        chunk_starts    compressed: bool or uint8, [B or 1, Lk]; True where a chunk begins. chunk is then the least number of rows
+                        from one start to the next
         attention_bias  added to the logits, broadcastable to [B, H, Lq, Lk]
         hierarchical_bias  [H or 1, 4 hierarchy_block - 1], added to the logits of every level
         log_kernel      [H or 1, T]: log G at distances 0 .. T - 1, added to the logits

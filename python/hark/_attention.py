@@ -154,6 +154,9 @@ def options(
     given = (chunk, chunk_slots, selected_slots, kept_chunks, global_slots)
     if structure == "compressed" and chunk is None:
         raise ValueError("attention: structure 'compressed' needs chunk=M, the rows of a chunk")
+    for name, value in (("chunk_slots", chunk_slots), ("selected_slots", selected_slots)):
+        if value is not None and _whole(name, value) == 0:
+            raise ValueError(f"attention: {name} is 0, expected a whole number of at least 1")
     if structure != "compressed":
         for name, value in zip(COMPRESSED, given):
             if value is not None:

@@ -40,6 +40,7 @@ STRUCTURES = {
     "cme": {"normalisation": "cme"},
     "stick": {"normalisation": "stick_breaking"},
 }
+NEEDS = {"cme": {"ridge": 0.5}, "stick": {"causal": True}, "compressed": {"causal": True}}
 TERMS = (
     *("none", "rbf", "log_kernel", "directed_kernel", "attention_bias", "forget", "hierarchical_bias", "key_lengths", "segments"),
     *("contextual", "chunk_starts"),
@@ -103,7 +104,7 @@ def test_gradients(structure, name, causal):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_bits_of_numpy(structure, dtype):
-    words = dict(STRUCTURES[structure], **{"cme": {"ridge": 0.5}, "stick": {"causal": True}, "compressed": {"causal": True}}.get(structure, {}))
+    words = dict(STRUCTURES[structure], **NEEDS.get(structure, {}))
     given = rows(dtype)
     expected, vjp = hark.attention_vjp(*map(numpy.asarray, given), **words)
     out, pull = jax.vjp(lambda *x: attention(*x, **words), *given)

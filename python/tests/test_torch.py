@@ -43,6 +43,7 @@ STRUCTURES = {
     "stick": {"normalisation": "stick_breaking"},
 }
 KERNELS = {"exp": {}, "rbf": {"kernel": "rbf"}}
+NEEDS = {"cme": {"ridge": 0.5}, "stick": {"causal": True}, "compressed": {"causal": True}}
 TERMS = (
     *("none", "log_kernel", "directed_kernel", "attention_bias", "mask", "forget", "hierarchical_bias", "contextual"),
     *("key_lengths", "segments", "offsets", "dropout", "chunk_starts"),
@@ -151,7 +152,7 @@ def test_bits_of_the_gradient_of_sigma(dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_bits_of_numpy(structure, dtype):
-    words = dict(STRUCTURES[structure], **{"cme": {"ridge": 0.5}, "stick": {"causal": True}, "compressed": {"causal": True}}.get(structure, {}))
+    words = dict(STRUCTURES[structure], **NEEDS.get(structure, {}))
     q, k, v = rows(dtype, key_heads=HKV, values=DV)
     out = attention(q, k, v, **words)
     dout = torch.randn(out.shape, dtype=dtype, generator=torch.Generator().manual_seed(9))
@@ -292,6 +293,8 @@ def operator_arguments(words=PLAIN, gradients=True, **more):
 
 CAUSAL = schema_words(causal=True)
 HIERARCHICAL = schema_words(structure="hierarchical", causal=True, hierarchy_block=2)
+COMPRESSED = schema_words(**STRUCTURES["compressed"], causal=True)
+STARTS = torch.isin(torch.arange(L), torch.tensor([0, 2, 5, 9]))
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # opcheck reads it
@@ -301,11 +304,23 @@ HIERARCHICAL = schema_words(structure="hierarchical", causal=True, hierarchy_blo
         pytest.param(PLAIN, {}, id="dense"),
         pytest.param(HIERARCHICAL, {"log_kernel": -random(H, 32).abs().requires_grad_()}, id="hierarchical"),
         pytest.param(PLAIN, {"attention_bias": random(1, H, L, L).requires_grad_()}, id="bias"),
+        pytest.param(COMPRESSED, {"chunk_starts": STARTS[None]}, id="compressed"),
         pytest.param(CAUSAL, {"contextual": random(H, 5, D).requires_grad_()}, id="contextual"),
     ],
 )
 def test_opcheck_forward(words, more):
     torch.library.opcheck(torch.ops.hark.attention.default, operator_arguments(words, **more))
+
+
+def test_vmap_and_compile_know_chunk_starts():
+    words = {**STRUCTURES["compressed"], "causal": True, "chunk_starts": STARTS}
+    q, k, v = rows(torch.float64, key_heads=HKV, values=DV, requires_grad=False)
+    expected = attention(q, k, v, **words)
+    mapped = torch.vmap(lambda q: attention(q, k, v, **words))(torch.stack([q, 2 * q]))
+    assert torch.equal(mapped[0], expected)
+    assert torch.equal(mapped[1], attention(2 * q, k, v, **words))
+    compiled = torch.compile(lambda q: attention(q, k, v, **words), fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(q), expected)
 
 
 def test_opcheck_backward():

@@ -85,7 +85,8 @@ static inline int64_t hark_compressed_global_count(const hark_compressed_cache *
   return count;
 }
 
-/* Doubles of a key head's work. Errors: HARK_TOO_LARGE. */
+/* Doubles of a key head's work, enough for the record (d + dv + 2 G + 2 S C + R) and for the kernel of f32 (G, and S C + 2 G + R entries of
+ * 12 bytes). Errors: HARK_TOO_LARGE. */
 static inline hark_status hark_compressed_work(hark_context *context, const hark_compressed_decode_attributes *decode,
                                                const hark_tensor *inputs, size_t *out) {
   const int64_t head_dim = inputs[HARK_COMPRESSED_QUERY].shape[2] / decode->heads;

@@ -1,7 +1,6 @@
 /* compressed_decode.c - compressed causal attention of new tokens with a cache. With kept chunks, N > 0, the cost of a token and the size
- * of the cache do not depend on the length of the text.
- * backend/compressed_cache.h has the layout. Equal to the rows of HARK_STRUCTURE_COMPRESSED with chunks of m rows, up to rounding, which may
- * also decide what is selected. docs/mathematics/compressed.md.
+ * of the cache do not depend on the length of the text. backend/compressed_cache.h has the layout. Equal to the rows of
+ * HARK_STRUCTURE_COMPRESSED with chunks of m rows, up to rounding, which may also decide what is selected. docs/mathematics/compressed.md.
  */
 #include <inttypes.h>
 
@@ -50,7 +49,7 @@ hark_compressed_decode_sizes hark_compressed_decode_sizes_of(const hark_compress
   const int64_t begun = tokens > 0 ? (tokens - 1) / decode->chunk : 0, kept = decode->kept_chunks; /* chunks that the last one follows */
   const int64_t merged = kept > 0 ? hark_max(0, begun - 1 - kept) : 0;
   return (hark_compressed_decode_sizes){.ring = hark_min(tokens, 2 * decode->chunk),
-                                        .chunks = kept > 0 ? hark_min(begun, kept + 1) : begun,
+                                        .chunks = kept > 0 && begun > kept ? kept + 1 : begun,
                                         .globals = merged > decode->global_slots / decode->chunk_slots
                                                        ? decode->global_slots
                                                        : hark_min(decode->global_slots, merged * decode->chunk_slots)};

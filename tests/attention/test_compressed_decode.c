@@ -1,7 +1,7 @@
 /* test_compressed_decode.c - compressed attention token by token against the attention of the whole text, and what its cache takes.
  *
- * In f64 both are sums of at most a few hundred terms of order one: 1e-11 is some ten thousand roundings. In f32 queries and keys are quarters,
- * and slots have 2^n rows. So logits are exact, and both select the same slots, although many logits are equal. */
+ * In f64 both are sums of at most a few hundred terms of order one: 1e-11 is some ten thousand roundings. In f32 queries and keys are
+ * multiples of 1/4, and slots have 2^n rows. So products are exact, equal logits are equal in both, and both select the same slots. */
 #include <hark/experimental.h>
 #include <hark/hark.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 
 #define WITHIN 1e-11
 #define WITHIN_F32 3e-5
-enum { HEADS = 4, KEY_HEADS = 2, HEAD_DIM = 19, VALUE_DIM = 21 };
+enum { HEADS = 4, KEY_HEADS = 2, HEAD_DIM = 19, VALUE_DIM = 69 };
 
 typedef struct decode_case {
   int64_t chunk, slots, selected, kept, globals;
@@ -36,7 +36,7 @@ static double get(const hark_tensor *tensor, int64_t i) {
   return tensor->type == HARK_F32 ? (double)((float *)tensor->data)[i] : ((double *)tensor->data)[i];
 }
 
-/* f32: of numbers that are a quarter of a whole number if they are below 2^20. */
+/* f32: multiples of 1/4, rounded to the type. */
 static hark_tensor made(hark_context *context, hark_type type, int64_t a, int64_t b, int64_t width, uint64_t seed, double size) {
   const int64_t shape[] = {a, b, width};
   hark_tensor tensor;
@@ -154,7 +154,7 @@ static void attend_by_passes(hark_context *context, const decode_case *c, const 
   for (int i = 0; i < PARTS; i++) hark_tensor_destroy(context, &cache[i]);
 }
 
-/* Both in the context; the whole text in `definition`. */
+/* The whole text is computed in `definition`, the passes in `context`. */
 static void compare(hark_context *definition, hark_context *context, const decode_case *c, hark_type type, int64_t length,
                     const int64_t *passes, int count) {
   hark_tensor q = made(definition, type, 1, length, HEADS * HEAD_DIM, 11, 2),

@@ -110,6 +110,7 @@ static void operators_and_machine_are_measured(void **state) {
                    0);
   assert_non_null(strstr(output, "hierarchical:L1100,D8"));
   assert_non_null(strstr(output, "cme:H2,K1,L300,D8,E5"));
+  assert_non_null(strstr(output, "compressed:H2,K1,L999,D8,E5,N4,slots=2,select=3,kept=5,globals=3"));
   assert_int_equal(bench("machine --json --rounds 2", output), 0);
   json_t *object = parse(output);
   number(object, "peak_gflops", output);
@@ -192,8 +193,9 @@ static void wrong_cases_are_answered(void **state) {
       {"decode hierarchical:L8,D8,exp", "exp belongs to cases 'cme:...'"},
       {"decode compressed:L8,D8,exact", "exact, sibling and rbf belong to cases 'hierarchical:...'"},
       {"decode hierarchical:L8,D8,slots=2", "slots, select, kept and globals belong to cases 'compressed:...'"},
+      {"decode compressed:L8,D8,kept=9223372036854775807", "kept_chunks is 9223372036854775807"},
       {"decode compressed:L8,D8,globals=2", "global_slots is 2 with kept_chunks 0"},
-      {"decode compressed:L8,D8,N4,slots=5", "chunk_slots is 5, expected 1 to 4"},
+      {"decode compressed:L8,D8,N4,slots=5", "slots is 5, expected at most the rows of a chunk"},
       {"decode cme:L9999999999,D8", "L up to 268435456"},
       {"decode hierarchical:L8", "decode needs D<n>"},
       {"decode hierarchical:L8,D8,N3", "hierarchy_block is 3"},

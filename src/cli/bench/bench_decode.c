@@ -2,9 +2,9 @@
  * 'compressed:H8,L65536,D64,N64,kept=32'.
  *
  * One measurement is a stretch of tokens, one call each; the last one is token L. Hierarchical: 1024 tokens, so that every level but the
- * coarsest begins its cells as often as on average; the caches are random. Compressed, with the words of hark bench attention: 16 chunks;
- * the caches are random. Kernel ridge: 64 tokens, whose cost differs little, after a
- * cache that was filled with random tokens. Dense attention with a cache is hark bench attention dense:L1,M<n>.
+ * coarsest begins its cells as often as on average; the caches are random. Kernel ridge: 64 tokens, whose cost differs little, after a
+ * cache that was filled with random tokens. Compressed: the tokens of 16 chunks; words as for hark bench attention; caches and tokens are
+ * random. Dense attention with a cache is hark bench attention dense:L1,M<n>.
  */
 #include <hark/operators.h>
 #include <inttypes.h>
@@ -21,7 +21,8 @@
 
 #define MOST_TOKENS ((int64_t)1 << 40)
 #define MOST_BLOCK ((int64_t)1 << 20)
-#define CME_RIDGE 0.01 /* that of hark bench attention */
+#define RANDOM_ROWS 1021 /* no multiple of a chunk */
+#define CME_RIDGE 0.01   /* that of hark bench attention */
 
 enum { ROWS = 3, MOST_CACHES = HARK_COMPRESSED_INPUTS - ROWS }; /* inputs: query, key and value, then the caches */
 
@@ -81,11 +82,15 @@ static hark_status read_case(hark_context *context, const char *text, decode_cas
   } rules[] = {{c->exact || c->sibling || c->rbf, 1u << HIERARCHICAL, "exact, sibling and rbf", "'hierarchical:...'"},
                {c->block != 0, 1u << HIERARCHICAL | 1u << COMPRESSED, "N<n>", "'hierarchical:...' and 'compressed:...'"},
                {c->exp, 1u << CME, "exp", "'cme:...'"},
-               {c->slots + c->select + c->kept + c->globals != 0, 1u << COMPRESSED, "slots, select, kept and globals", "'compressed:...'"}};
+               {c->slots != 0 || c->select != 0 || c->kept != 0 || c->globals != 0, 1u << COMPRESSED, "slots, select, kept and globals",
+                "'compressed:...'"}};
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
     if (rules[i].given && (rules[i].kinds >> c->kind & 1) == 0)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': %s belong%s to cases %s", text, rules[i].words,
                        strchr(rules[i].words, ' ') == NULL ? "s" : "", rules[i].belong);
+  if (c->slots > (c->block == 0 ? kinds[c->kind].block : c->block))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': slots is %" PRId64 ", expected at most the rows of a chunk, N<n>", text,
+                     c->slots);
   if (c->length == 0 || c->head_dim == 0)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': decode needs %s", text, c->length == 0 ? "L<n>" : "D<n>");
   if (c->length > MOST_TOKENS || c->block > MOST_BLOCK || (c->kind == CME && c->length > HARK_RIDGE_DECODE_CAPACITY))
@@ -114,6 +119,7 @@ static void set_attributes(decode_work *work) {
     work->call.attributes = &work->attributes.compressed;
     work->first_position = &work->attributes.compressed.first_position;
     work->stretch = hark_min(16 * c->block, c->length);
+    work->random = RANDOM_ROWS; /* equal rows would be selected alike */
     return;
   }
   if (c->kind == CME) {

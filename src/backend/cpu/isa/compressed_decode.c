@@ -1,9 +1,9 @@
 /* compressed_decode.c - compressed attention of new rows after a cache, in f32: the record's loops (ops/compressed_decode.c), in vectors.
  *
- * Lanes are features. All entries that a row sees (selected slots, globals, near keys) are lists of logits and of the addresses of their
- * values. Slots are chosen from a list that is cut to its best half whenever it is full, and that takes only what may still be among the
- * best. Cost: d multiply-adds for each slot from which a row selects, d + dv for all other entries. Memory: the lists, per key head, in the
- * record's workspace.
+ * Lanes are features. What a row sees (selected slots, globals, near keys) is two lists: logits, and addresses of values. Slots are chosen
+ * from a list that is cut to its best half whenever it is full, and that takes only what may still be among the best. Cost, in
+ * multiply-adds: d for each slot from which a row selects, dv for each selected slot, d + dv for each near key, and 2 (d + dv) for each
+ * global. Memory: the lists, per key head, in the record's workspace.
  */
 #include <math.h>
 #include <string.h>
@@ -14,6 +14,12 @@
 #define SERIAL_PRODUCTS 262144 /* multiply-adds below which a second thread costs more than it saves */
 #define VECTORS 4              /* of values that are summed at once */
 
+/* While slots are chosen, a slot; then the row of values that the entry's weight multiplies. */
+typedef union entry {
+  int64_t slot;
+  const float *value;
+} entry;
+
 typedef struct decoder {
   const hark_call *call;
   hark_compressed_cache cache;
@@ -21,12 +27,9 @@ typedef struct decoder {
   int head_dim, value_dim;
   float log_fewer, log_more; /* log n of slots with floor(m / C) rows and with one more */
   float *logit;              /* of entries */
-  const float **value;       /* of entries */
-  int64_t *slot;             /* of candidates, in the memory of value */
+  entry *entry;              /* of each logit */
   double *global_log;        /* log n of the globals */
 } decoder;
-
-_Static_assert(sizeof(float *) <= sizeof(int64_t), "addresses take the places of numbers of slots");
 
 /* Row `row` of the key head in an input with rows of keys or values. */
 HARK_SIMD float *row_of(const decoder *d, int input, int64_t row, int width) {
@@ -49,8 +52,7 @@ static decoder open_decoder(const hark_call *call, int64_t key_head) {
   if (hark_compressed_work(NULL, decode, call->inputs, &doubles) != HARK_OK) return d; /* the record's infer() has computed it already */
   double *memory = (double *)call->workspace + (size_t)key_head * doubles;
   d.global_log = memory;
-  d.slot = (int64_t *)(memory + globals);
-  d.value = (const float **)d.slot;
+  d.entry = (entry *)(memory + globals);
   d.logit = (float *)(memory + globals + entries);
   return d;
 }
@@ -84,7 +86,8 @@ static void merge_chunk(const decoder *d, int64_t chunk, int slots, int globals,
     const float *mean = row_of(d, slots, hark_compressed_slot_row(&d->cache, slot), width);
     float *first = row_of(d, globals, 2 * global, width), *second = row_of(d, globals, 2 * global + 1, width);
     for (int c = 0; c < width; c++) {
-      const double old = before == 0 ? 0 : (double)first[c] + (double)second[c], new = (1 - share) * old + share *(double)mean[c];
+      const double old = before == 0 ? 0 : (double)first[c] + (double)second[c], slot_mean = (double)mean[c];
+      const double new = (1 - share) * old + share *slot_mean;
       first[c] = (float)new;
       second[c] = isfinite(first[c]) ? (float)(new - (double)first[c]) : 0.0f;
     }
@@ -111,11 +114,11 @@ HARK_SIMD bool is_better(float a, int64_t a_slot, float b, int64_t b_slot) {
 
 HARK_SIMD void exchange(const decoder *d, int64_t i, int64_t j) {
   const float logit = d->logit[i];
-  const int64_t slot = d->slot[i];
+  const entry of = d->entry[i];
   d->logit[i] = d->logit[j];
-  d->slot[i] = d->slot[j];
+  d->entry[i] = d->entry[j];
   d->logit[j] = logit;
-  d->slot[j] = slot;
+  d->entry[j] = of;
 }
 
 /* Brings the `best` best of `count` candidates to the front, the least good of them to place best - 1. */
@@ -125,7 +128,7 @@ static void cut(const decoder *d, int64_t count, int64_t best) {
     exchange(d, middle, last);
     int64_t place = first;
     for (int64_t i = first; i < last; i++)
-      if (is_better(d->logit[i], d->slot[i], d->logit[last], d->slot[last])) exchange(d, i, place++);
+      if (is_better(d->logit[i], d->entry[i].slot, d->logit[last], d->entry[last].slot)) exchange(d, i, place++);
     exchange(d, place, last);
     if (place == best - 1) return;
     if (place < best - 1)
@@ -155,7 +158,7 @@ static int64_t select_slots(const decoder *d, const float *query, int64_t chunk)
   int64_t from, to, count = 0;
   hark_compressed_candidates(&d->cache, chunk, &from, &to);
   const int64_t room = hark_min(2 * selected, stored);
-  float least = -INFINITY; /* a logit up to it is not among the best */
+  float least = -INFINITY; /* what is not above it is not selected: of equal logits the earlier slot is */
   for (int64_t slot = from, next; slot < to; slot = next) {
     const int64_t row = hark_compressed_slot_row(&d->cache, slot);
     next = hark_min(slot + HARK_LANES, hark_min(to, slot + stored - row));
@@ -171,7 +174,7 @@ static int64_t select_slots(const decoder *d, const float *query, int64_t chunk)
         if (logit <= least) continue;
       }
       d->logit[count] = logit;
-      d->slot[count++] = i;
+      d->entry[count++].slot = i;
     }
   }
   if (count > selected) {
@@ -179,8 +182,8 @@ static int64_t select_slots(const decoder *d, const float *query, int64_t chunk)
     count = selected;
   }
   for (int64_t i = 0; i < count; i++) {
-    const int64_t row = hark_compressed_slot_row(&d->cache, d->slot[i]);
-    d->value[i] = row_of(d, HARK_COMPRESSED_SLOT_VALUE, row, d->value_dim);
+    const int64_t row = hark_compressed_slot_row(&d->cache, d->entry[i].slot);
+    d->entry[i].value = row_of(d, HARK_COMPRESSED_SLOT_VALUE, row, d->value_dim);
   }
   return count;
 }
@@ -214,8 +217,8 @@ HARK_SIMD void mix(const decoder *d, int64_t count, float total, float *out, int
   for (int v = 0; v < vectors; v++) sum[v] = vf_zero();
   for (int64_t i = 0; i < count; i++) {
     const float weight = d->logit[i];
-    if (weight == 0.0f) continue; /* values without weight may hold anything */
-    const float *value = d->value[i] + begin;
+    if (weight == 0.0f) continue; /* as logits of -infinity in the record: values may hold anything */
+    const float *value = d->entry[i].value + begin;
     for (int v = 0; v < vectors; v++)
       sum[v] = vf_fma(vf_set(weight), load_lanes(value + v * HARK_LANES, v + 1 < vectors ? HARK_LANES : last_lanes), sum[v]);
   }
@@ -245,7 +248,7 @@ static void attend(const decoder *d, int64_t head, int64_t row) {
   for (int64_t g = 0; g < globals; g++) {
     const float *key = row_of(d, HARK_COMPRESSED_GLOBAL_KEY, 2 * g, d->head_dim);
     const float product = inner_product(query, key, d->head_dim) + inner_product(query, key + d->key_step, d->head_dim);
-    d->value[count] = row_of(d, HARK_COMPRESSED_GLOBAL_VALUE, 2 * g, d->value_dim);
+    d->entry[count].value = row_of(d, HARK_COMPRESSED_GLOBAL_VALUE, 2 * g, d->value_dim);
     d->logit[count++] = scale * product + (float)d->global_log[g];
   }
   for (int64_t key = hark_max(0, chunk - 1) * decode->chunk, next; key <= n; key = next) {
@@ -255,7 +258,7 @@ static void attend(const decoder *d, int64_t head, int64_t row) {
     float products[HARK_LANES];
     row_products(query, row_of(d, HARK_COMPRESSED_RING_KEY, place, d->head_dim), d->key_step, lanes, d->head_dim, products);
     for (int i = 0; i < lanes; i++) {
-      d->value[count] = row_of(d, HARK_COMPRESSED_RING_VALUE, place + i, d->value_dim);
+      d->entry[count].value = row_of(d, HARK_COMPRESSED_RING_VALUE, place + i, d->value_dim);
       d->logit[count++] = scale * products[i];
     }
   }
@@ -266,7 +269,7 @@ static void attend(const decoder *d, int64_t head, int64_t row) {
   }
   const float total = weigh(d->logit, count, highest);
   for (int64_t g = 0; g < globals; g++) { /* the second numbers of values */
-    d->value[count] = d->value[first_global + g] + d->value_step;
+    d->entry[count].value = d->entry[first_global + g].value + d->value_step;
     d->logit[count++] = d->logit[first_global + g];
   }
   mix_all(d, count, total, out);

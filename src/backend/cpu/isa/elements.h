@@ -49,8 +49,10 @@ HARK_SIMD void row_products(const float *x, const float *rows, int64_t step, int
   if (c < width) add_products(sum, x + c, rows + c, step, width - c);
   vf_transpose(sum);
   HARK_UNROLL
-  for (int half = HARK_LANES / 2; half > 0; half /= 2)
+  for (int half = HARK_LANES / 2; half > 0; half /= 2) {
+    HARK_UNROLL
     for (int i = 0; i < half; i++) sum[i] = sum[i] + sum[i + half];
+  }
   vf_store(products, sum[0]);
 }
 
