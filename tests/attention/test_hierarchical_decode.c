@@ -252,10 +252,9 @@ static void backends_agree_with_the_definition(void **state) {
   static const int64_t passes[] = {1, 7, LARGEST};
   static double expected[LARGEST * HEADS * VALUE_MOST], have[LARGEST * HEADS * VALUE_MOST];
   test_setup setups[TEST_MAX_SETUPS];
-  const int count = test_setups(setups);
+  const int count = test_setups_readable(setups);
   hark_context *reference = test_reference_open();
   for (int setup = 0; setup < count; setup++) {
-    if (strcmp(setups[setup].backend, "guard") == 0) continue; /* memory that is filled here must be readable */
     hark_context *context = test_setup_open(&setups[setup], 2);
     for (size_t c = 0; c < CASES; c++)
       for (int none = 0; none < 2; none++)
@@ -333,10 +332,9 @@ static void distances_alone_count(void **state) {
   static const double places[] = {64, 62, -1000, 900};
   static double expected[LARGEST * HEADS * VALUE_MOST], have[LARGEST * HEADS * VALUE_MOST];
   test_setup setups[TEST_MAX_SETUPS];
-  const int count = test_setups(setups);
+  const int count = test_setups_readable(setups);
   hark_context *reference = test_reference_open();
   for (int setup = 0; setup < count; setup++) {
-    if (strcmp(setups[setup].backend, "guard") == 0) continue; /* memory that is filled here must be readable */
     hark_context *context = test_setup_open(&setups[setup], 2);
     for (size_t c = 0; c < CASES; c++)
       for (size_t at = 0; at < sizeof places / sizeof *places && cases[c].kernel == HARK_KERNEL_RBF; at++) {

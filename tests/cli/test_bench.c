@@ -195,7 +195,7 @@ static void wrong_cases_are_answered(void **state) {
       {"decode hierarchical:L8,D8,slots=2", "slots, select, kept and globals belong to cases 'compressed:...'"},
       {"decode compressed:L8,D8,kept=9223372036854775807", "kept_chunks is 9223372036854775807"},
       {"decode compressed:L8,D8,globals=2", "global_slots is 2 with kept_chunks 0"},
-      {"decode compressed:L8,D8,N4,slots=5", "slots is 5, expected at most the rows of a chunk"},
+      {"decode compressed:L8,D8,N4,slots=5", "chunk_slots is 5, expected 1 to 4"},
       {"decode cme:L9999999999,D8", "L up to 268435456"},
       {"decode hierarchical:L8", "decode needs D<n>"},
       {"decode hierarchical:L8,D8,N3", "hierarchy_block is 3"},

@@ -21,6 +21,9 @@ int test_setups(test_setup setups[TEST_MAX_SETUPS]);
  * time. */
 int test_setups_guard_once(test_setup setups[TEST_MAX_SETUPS]);
 
+/* The same without the guard: for tests that read and write memory of tensors themselves. */
+int test_setups_readable(test_setup setups[TEST_MAX_SETUPS]);
+
 /* Whether they have a backend with an instruction set; NULL: any. */
 bool test_setups_have(const char *backend, const char *instruction_set);
 

@@ -88,9 +88,6 @@ static hark_status read_case(hark_context *context, const char *text, decode_cas
     if (rules[i].given && (rules[i].kinds >> c->kind & 1) == 0)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': %s belong%s to cases %s", text, rules[i].words,
                        strchr(rules[i].words, ' ') == NULL ? "s" : "", rules[i].belong);
-  if (c->slots > (c->block == 0 ? kinds[c->kind].block : c->block))
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': slots is %" PRId64 ", expected at most the rows of a chunk, N<n>", text,
-                     c->slots);
   if (c->length == 0 || c->head_dim == 0)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': decode needs %s", text, c->length == 0 ? "L<n>" : "D<n>");
   if (c->length > MOST_TOKENS || c->block > MOST_BLOCK || (c->kind == CME && c->length > HARK_RIDGE_DECODE_CAPACITY))
@@ -207,6 +204,12 @@ static hark_status make_tensors(hark_context *context, decode_work *work) {
   int64_t caches[MOST_CACHES][3] = {{0}};
   cache_shapes(work, caches);
   work->call.input_count = ROWS + kinds[c->kind].caches;
+  hark_inferred inferred = {0}; /* a case that is refused gets no memory */
+  for (int i = 0; i < work->call.input_count; i++) {
+    const int64_t *shape = i < ROWS ? rows[i] : caches[i - ROWS], one[] = {1, 1, shape[2]};
+    HARK_TRY(hark_tensor_describe(context, HARK_F32, 3, i < ROWS ? one : shape, &work->call.inputs[i]));
+  }
+  HARK_TRY(work->call.op->infer(context, work->call.attributes, work->call.inputs, work->call.input_count, &inferred));
   for (int i = 0; i < ROWS; i++) {
     HARK_TRY(hark_tensor_create(context, HARK_F32, 3, rows[i], &work->rows[i]));
     HARK_TRY(hark_bench_fill(context, &work->rows[i], (uint32_t)i, 1));

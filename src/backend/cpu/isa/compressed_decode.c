@@ -9,16 +9,18 @@
 #include <string.h>
 
 #include "backend/compressed_cache.h"
-#include "backend/cpu/isa/elements.h"
+#include "backend/cpu/isa/best_candidates.h"
+#include "backend/cpu/isa/row_products.h"
 
 #define SERIAL_PRODUCTS 262144 /* multiply-adds below which a second thread costs more than it saves */
 #define VECTORS 4              /* of values that are summed at once */
 
-/* While slots are chosen, a slot; then the row of values that the entry's weight multiplies. */
+/* While slots are chosen, a candidate; then the row of values that the entry's weight multiplies. */
 typedef union entry {
-  int64_t slot;
+  candidate slot;
   const float *value;
 } entry;
+_Static_assert(sizeof(entry) == sizeof(candidate), "a list of candidates is in the memory of entries");
 
 typedef struct decoder {
   const hark_call *call;
@@ -87,7 +89,7 @@ static void merge_chunk(const decoder *d, int64_t chunk, int slots, int globals,
     float *first = row_of(d, globals, 2 * global, width), *second = row_of(d, globals, 2 * global + 1, width);
     for (int c = 0; c < width; c++) {
       const double old = before == 0 ? 0 : (double)first[c] + (double)second[c], slot_mean = (double)mean[c];
-      const double new = (1 - share) * old + share *slot_mean;
+      const double new = (1 - share) * old + slot_mean *share;
       first[c] = (float)new;
       second[c] = isfinite(first[c]) ? (float)(new - (double)first[c]) : 0.0f;
     }
@@ -107,37 +109,6 @@ static void append(const decoder *d, int64_t row, int from, int ring, int slots,
 
 /* ---- selection ---- */
 
-HARK_SIMD bool is_better(float a, int64_t a_slot, float b, int64_t b_slot) {
-  if (isnan(a) != isnan(b)) return isnan(a);
-  return a != b && !isnan(a) ? a > b : a_slot < b_slot;
-}
-
-HARK_SIMD void exchange(const decoder *d, int64_t i, int64_t j) {
-  const float logit = d->logit[i];
-  const entry of = d->entry[i];
-  d->logit[i] = d->logit[j];
-  d->entry[i] = d->entry[j];
-  d->logit[j] = logit;
-  d->entry[j] = of;
-}
-
-/* Brings the `best` best of `count` candidates to the front, the least good of them to place best - 1. */
-static void cut(const decoder *d, int64_t count, int64_t best) {
-  for (int64_t first = 0, last = count - 1; first < last;) { /* place best - 1 is within first .. last */
-    const int64_t middle = first + (last - first) / 2;
-    exchange(d, middle, last);
-    int64_t place = first;
-    for (int64_t i = first; i < last; i++)
-      if (is_better(d->logit[i], d->entry[i].slot, d->logit[last], d->entry[last].slot)) exchange(d, i, place++);
-    exchange(d, place, last);
-    if (place == best - 1) return;
-    if (place < best - 1)
-      first = place + 1;
-    else
-      last = place - 1;
-  }
-}
-
 /* Logits of `count` slots, up to HARK_LANES, which are stored from `row` on. */
 HARK_SIMD void slot_logits(const decoder *d, const float *query, int64_t slot, int64_t row, int count, float *logits) {
   const hark_compressed_decode_attributes *decode = d->cache.decode;
@@ -151,39 +122,43 @@ HARK_SIMD void slot_logits(const decoder *d, const float *query, int64_t slot, i
   }
 }
 
-/* The best slots as first entries; returns how many. */
+/* The best slots as first entries; returns how many. Candidates come in ascending order, and are numbered from the first one on. */
 static int64_t select_slots(const decoder *d, const float *query, int64_t chunk) {
   const hark_compressed_decode_attributes *decode = d->cache.decode;
-  const int64_t selected = decode->selected_slots, stored = d->cache.stored * decode->chunk_slots;
-  int64_t from, to, count = 0;
+  const int64_t stored = d->cache.stored * decode->chunk_slots;
+  const int selected = (int)decode->selected_slots;
+  candidate *candidates = &d->entry->slot;
+  int32_t threshold = LOWEST; /* what is not above it is not selected: of equal logits the earlier slot is */
+  int64_t from, to;
+  int count = 0;
   hark_compressed_candidates(&d->cache, chunk, &from, &to);
-  const int64_t room = hark_min(2 * selected, stored);
-  float least = -INFINITY; /* what is not above it is not selected: of equal logits the earlier slot is */
   for (int64_t slot = from, next; slot < to; slot = next) {
     const int64_t row = hark_compressed_slot_row(&d->cache, slot);
     next = hark_min(slot + HARK_LANES, hark_min(to, slot + stored - row));
     float logits[HARK_LANES];
+    int32_t orders[HARK_LANES];
+    for (int i = (int)(next - slot); i < HARK_LANES; i++) logits[i] = -INFINITY;
     slot_logits(d, query, slot, row, (int)(next - slot), logits);
-    for (int64_t i = slot; i < next; i++) {
-      const float logit = logits[i - slot];
-      if (logit <= least) continue;
-      if (count == room) {
-        cut(d, count, selected);
-        count = selected;
-        least = d->logit[count - 1];
-        if (logit <= least) continue;
-      }
-      d->logit[count] = logit;
-      d->entry[count++].slot = i;
+    const vi order = orders_of(vf_load(logits));
+    if (!vm_any(vi_less(vi_set(threshold), order))) continue;
+    vi_store(orders, order);
+    for (int i = 0; i < (int)(next - slot); i++) {
+      if (orders[i] <= threshold) continue;
+      candidates[count++] = (candidate){orders[i], (int32_t)(slot + i - from)};
+      if (count < 2 * selected) continue;
+      part_best(candidates, count, selected);
+      count = selected;
+      threshold = candidates[selected - 1].order;
     }
   }
   if (count > selected) {
-    cut(d, count, selected);
+    part_best(candidates, count, selected);
     count = selected;
   }
-  for (int64_t i = 0; i < count; i++) {
-    const int64_t row = hark_compressed_slot_row(&d->cache, d->entry[i].slot);
-    d->entry[i].value = row_of(d, HARK_COMPRESSED_SLOT_VALUE, row, d->value_dim);
+  for (int i = 0; i < count; i++) {
+    const candidate best = d->entry[i].slot;
+    d->logit[i] = number_of(best.order);
+    d->entry[i].value = row_of(d, HARK_COMPRESSED_SLOT_VALUE, hark_compressed_slot_row(&d->cache, from + best.number), d->value_dim);
   }
   return count;
 }
@@ -206,7 +181,7 @@ static float weigh(float *logit, int64_t count, float highest) {
     const int lanes = count - i < HARK_LANES ? (int)(count - i) : HARK_LANES;
     const vf s = load_lanes(logit + i, lanes), weight = vf_select(vf_equal(s, hidden), vf_zero(), vf_exp(s - shift));
     store_lanes(logit + i, weight, lanes);
-    sum = sum + load_lanes(logit + i, lanes);
+    sum = sum + (lanes == HARK_LANES ? weight : load_lanes(logit + i, lanes));
   }
   return vf_sum(sum);
 }
@@ -295,6 +270,9 @@ static void decode_heads(const hark_call *call, int64_t first, int64_t last) {
 
 hark_status HARK_ISA(hark_cpu_compressed_decode_forward)(hark_context *context, const hark_call *call) {
   const hark_compressed_decode_attributes *decode = call->attributes;
+  if (call->inputs[HARK_COMPRESSED_SLOT_KEY].shape[0] > INT32_MAX / decode->chunk_slots) /* numbers of candidates */
+    return hark_fail(context, HARK_TOO_LARGE,
+                     "compressed_decode: slot_key has more than 2^31 - 1 slots, which the cpu backend cannot number");
   const double operations = call->op->operations(decode, call->inputs, call->input_count, false);
   hark_cpu_ranges(context, call, decode->key_heads, 1, operations < 2.0 * SERIAL_PRODUCTS ? INT64_MAX : 1, decode_heads);
   return HARK_OK;

@@ -1,8 +1,7 @@
 /* compressed_select.c - the slots that the queries of a tile select: of all candidates those with the highest logits.
  *
- * Logits are compared as whole numbers: the bits of a float, of a negative one with all but the sign inverted, are in the order of the
- * floats. NaN is the largest number. Candidates come in ascending order, and an equal one replaces none, so that of equal logits the first
- * is selected.
+ * Candidates come in ascending order, and an equal one replaces none, so that of equal logits the first is selected. best_candidates.h has
+ * their order.
  *
  * Few slots (HARK_COMPRESSED_SORTED): a sorted list for each lane, as vectors of all lanes. A candidate is inserted by comparing it with
  * one place after another, and passing the smaller one on. Cost: `selected` comparisons for each vector of candidates of which one is above
@@ -11,30 +10,12 @@
  * More: every lane appends candidates above its threshold to a buffer of twice the selected slots. When it is full, the better half
  * remains, and the threshold is the lowest of it. Cost: about 2 moves and comparisons for each appended candidate.
  */
+#include "best_candidates.h"
 #include "compressed_tile.h"
-
-#define LOWEST ((int32_t)0x807fffff) /* of -infinity, which is selected by none */
-#define HIGHEST INT32_MAX            /* of NaN */
 
 size_t HARK_ISA(hark_compressed_select_floats)(const hark_attention_desc *desc) {
   const size_t lists = 2 * (size_t)hark_chunk_selected(desc) * HARK_TILE_QUERIES;
   return hark_chunk_selected(desc) <= HARK_COMPRESSED_SORTED ? lists : 3 * lists;
-}
-
-static float number_of(int32_t order) {
-  const uint32_t bits = order < 0 ? (uint32_t)order ^ 0x7fffffffu : (uint32_t)order;
-  float x;
-  memcpy(&x, &bits, sizeof x);
-  return x;
-}
-
-HARK_SIMD vi orders_of(vf x) {
-  const vu bits = vf_bits(x), inverted = bits ^ vu_set(0x7fffffffu);
-  const vf order = vf_select(vu_less(bits, vu_set(0x80000000u)), x, vf_from_bits(inverted));
-  vi out;
-  const vf all = vf_select(vf_equal(x, x), order, vf_from_bits(vu_set((uint32_t)HIGHEST)));
-  memcpy(&out, &all, sizeof out);
-  return out;
 }
 
 /* ---- sorted lists ---- */
@@ -67,43 +48,6 @@ static void sort_block(const hark_compressed_lists *lists, int selected, int lan
 }
 
 /* ---- buffers ---- */
-
-typedef struct candidate {
-  int32_t order, number;
-} candidate;
-
-static bool is_better(candidate a, candidate b) { return a.order != b.order ? a.order > b.order : a.number < b.number; }
-
-static void swap(candidate *a, candidate *b) {
-  const candidate old = *a;
-  *a = *b;
-  *b = old;
-}
-
-/* Moves the `best` best of `count` candidates to the beginning, the worst of them to place best - 1: parts around a pivot, the median of
- * three. */
-static void part_best(candidate *c, int count, int best) {
-  int from = 0, to = count - 1; /* place best - 1 is in this range */
-  while (from < to) {
-    const int middle = from + (to - from) / 2;
-    if (is_better(c[middle], c[from])) swap(&c[middle], &c[from]);
-    if (is_better(c[to], c[from])) swap(&c[to], &c[from]);
-    if (is_better(c[to], c[middle])) swap(&c[to], &c[middle]);
-    const candidate pivot = c[middle];
-    int i = from, j = to;
-    while (i <= j) {
-      while (is_better(c[i], pivot)) i++;
-      while (is_better(pivot, c[j])) j--;
-      if (i <= j) swap(&c[i++], &c[j--]);
-    }
-    if (best - 1 <= j)
-      to = j;
-    else if (best - 1 >= i)
-      from = i;
-    else
-      return;
-  }
-}
 
 typedef struct lane_buffer {
   candidate *candidates; /* [2 selected] */

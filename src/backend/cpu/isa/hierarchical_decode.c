@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "backend/cpu/isa/distances.h"
-#include "backend/cpu/isa/elements.h"
+#include "backend/cpu/isa/row_products.h"
 #include "backend/hierarchy.h"
 
 enum { QUERY, KEY, VALUE, CACHED_KEY, CACHED_VALUE, PARTIAL, BIAS, MEANS };
