@@ -42,7 +42,8 @@ extern "C" {
   X(class_logits)                                                                                                                          \
   X(copy_targets)                                                                                                                          \
   X(smoother_mixture)                                                                                                                      \
-  X(compressed_decode)
+  X(compressed_decode)                                                                                                                     \
+  X(chunk_starts)
 HARK_EXPERIMENTAL_OPERATORS(HARK_OPERATOR_DECLARE)
 
 /* segment_slots: offsets of `slots` rows for every segment, C min(slots, length of the segment) of them with `fewer`. input offsets i64 [S
@@ -260,15 +261,29 @@ typedef struct hark_gaussian_loss_attributes {
 /* class_logits: y[n, c] = exp(a) m[n, c] (1 + exp(b + v[n, c]))^-1/2 + level[n, c], logits of C classes. inputs prediction [..., 2 C] (C
  * means m, then C logarithms of variances v), level [..., C], which is data, and scale [2] (a, b); y [..., C]. No attributes. */
 
-/* compressed_decode: attention of HARK_STRUCTURE_COMPRESSED, with chunks of `chunk` rows, for new rows first_position .. after those that
- * the cache has seen (docs/mathematics/compressed.md). inputs: query [1, R, H*d], key [1, R, Hkv*d], value [1, R, Hkv*dv]; the cache, which
- * is changed: ring_key [1, W, Hkv*d], ring_value [1, W, Hkv*dv], slot_key [S, chunk_slots, Hkv*d], slot_value [S, chunk_slots, Hkv*dv],
- * global_key [G', 2, Hkv*d], global_value [G', 2, Hkv*dv]. All calls of a text have the same W, S and G'. For a text of T rows, W is
- * min(T, 2 chunk), or 2 chunk; S is at least max(1, (T - 1) / chunk), or with kept_chunks > 0 at least kept_chunks + 1; G' is max(1,
- * global_slots), or as many as merged slots. output [1, R, H*dv]. Nothing has to be set before position 0. No backward. */
+/* chunk_starts: y[b, t] = 1 where a chunk of a text begins with token t, else 0. The first token of a sequence begins a chunk; the chunk
+ * ends with the first token that is one of the delimiters and has the number `minimum` or a higher one in the chunk, or with its token
+ * number `maximum`. input tokens i32 [B, L]; output u8 [B, L], as the attention of HARK_STRUCTURE_COMPRESSED takes it. No backward. */
+typedef struct hark_chunk_starts_attributes {
+  const int32_t *delimiters; /* borrowed until the call is done */
+  int64_t delimiter_count;
+  int64_t minimum, maximum; /* 1 <= minimum <= maximum */
+  const int64_t *segments;  /* [L] or NULL, with B = 1: a run of equal numbers is a sequence; borrowed until the call is done */
+} hark_chunk_starts_attributes;
+
+/* compressed_decode: attention of HARK_STRUCTURE_COMPRESSED for new rows first_position .. after those that the cache has seen
+ * (docs/mathematics/compressed.md). Chunks have `chunk` rows; with chunk_maximum > 0 they have `chunk` to `chunk_maximum` rows, and begin
+ * where chunk_starts says. inputs: query [1, R, H*d], key [1, R, Hkv*d], value [1, R, Hkv*dv]; the cache, which is changed: ring_key [1, W,
+ * Hkv*d], ring_value [1, W, Hkv*dv], slot_key [S, chunk_slots, Hkv*d], slot_value [S, chunk_slots, Hkv*dv], global_key [G', 2, Hkv*d],
+ * global_value [G', 2, Hkv*dv]; with chunk_maximum > 0 chunk_starts i64 [K]: the first rows of all chunks that begin at the last new row or
+ * before it, from 0 on. All calls of a text have the same W, S and G'. For a text of T rows, in chunks of at most m rows, W is min(T, 2 m)
+ * or 2 m; S is at least max(1, number of chunks - 1), or with kept_chunks > 0 at least kept_chunks + 1; G' is max(1, global_slots), or as
+ * many as merged slots. output [1, R, H*dv]. Nothing has to be set before position 0. Errors: HARK_INVALID_ARGUMENT if a chunk has another
+ * number of rows. No backward. */
 typedef struct hark_compressed_decode_attributes {
   int64_t heads, key_heads, chunk, chunk_slots, selected_slots, kept_chunks, global_slots, first_position;
-  double scale; /* of q.k */
+  double scale;          /* of q.k */
+  int64_t chunk_maximum; /* 0: all chunks have `chunk` rows */
 } hark_compressed_decode_attributes;
 
 #ifdef __cplusplus

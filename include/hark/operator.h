@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* The maximum numbers of tensors of a call. */
-#define HARK_MAX_INPUTS 12
+#define HARK_MAX_INPUTS 16
 #define HARK_MAX_OUTPUTS 4
 #define HARK_MAX_SAVED 4
 

@@ -7,7 +7,7 @@
 import ctypes as c
 
 MAX_RANK = 8
-MAX_INPUTS, MAX_OUTPUTS, MAX_SAVED = 12, 4, 4
+MAX_INPUTS, MAX_OUTPUTS, MAX_SAVED = 16, 4, 4
 
 i64, size, f64, pointer = c.c_int64, c.c_size_t, c.c_double, c.c_void_p
 

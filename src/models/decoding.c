@@ -30,7 +30,7 @@
 /* Limit on lengths. Counts of tokens are then far from overflow. */
 #define MAXIMUM_CAPACITY ((int64_t)1 << 40)
 
-#define SAVED_VERSION 3
+#define SAVED_VERSION 4
 static const char saved_magic[8] = {'h', 'a', 'r', 'k', 'r', 'e', 'a', 'd'};
 
 static const hark_network_config *config_of(const hark_model *model) { return &model->network->config; }
@@ -46,6 +46,13 @@ static int64_t forgetful_layer(const hark_decoding *decoding) {
   for (int64_t layer = 0; layer < layers_of(decoding); layer++)
     if (!hark_attention_cache_goes_back(attention_of(decoding, layer))) return layer;
   return -1;
+}
+
+/* Whether a layer has chunks that end after delimiters, by the rule *ends: the same in all layers. */
+static bool is_delimited(const hark_decoding *decoding, hark_chunk_ends *ends) {
+  const hark_attention_choice *choice = &config_of(decoding->model)->attention;
+  *ends = hark_attention_chunk_ends(choice);
+  return hark_layer_choice_has(&choice->structure, HARK_STRUCTURE_COMPRESSED) && hark_attention_is_delimited(choice);
 }
 
 /* All layers have the same rotary positions. */
@@ -67,6 +74,7 @@ hark_forward hark_decoding_forward(hark_decoding *decoding, hark_tape *tape, int
                         .cancel = decoding->cancel,
                         .cancel_user = decoding->cancel_user,
                         .log_kernels = decoding->log_kernels,
+                        .chunk_starts = &decoding->chunk_starts,
                         .report = &decoding->report};
 }
 
@@ -170,6 +178,14 @@ static hark_status fill_tables(hark_decoding *decoding) {
   return HARK_OK;
 }
 
+/* As many chunks as the capacity may have. */
+static hark_status describe_chunks(hark_decoding *decoding) {
+  hark_chunk_ends ends;
+  if (!is_delimited(decoding, &ends)) return HARK_OK;
+  const int64_t most = (decoding->capacity - 1) / ends.minimum + 1;
+  return hark_tensor_describe(decoding->context, HARK_I64, 1, &most, &decoding->chunk_starts);
+}
+
 /* Makes the small parts, and computes the sizes of the rest. */
 static hark_status make_small(hark_decoding *decoding) {
   hark_context *context = decoding->context;
@@ -182,6 +198,7 @@ static hark_status make_small(hark_decoding *decoding) {
     HARK_TRY(hark_attention_cache_describe(context, attention_of(decoding, layer), network->parameters.type, decoding->capacity,
                                            &decoding->caches[layer]));
   HARK_TRY(describe_tables(decoding));
+  HARK_TRY(describe_chunks(decoding));
   const hark_pass_sizes prefill = {.batch = 1, .queries = decoding->prefill, .keys = decoding->capacity, .cached = true},
                         step = {.batch = 1, .queries = 1, .keys = decoding->capacity, .cached = true};
   HARK_TRY(hark_network_plans_create(context, network, &prefill, false, &decoding->prefill_plans));
@@ -207,6 +224,7 @@ static hark_status make_large(hark_decoding *decoding) {
   for (int64_t layer = 0; layer < layers_of(decoding); layer++)
     HARK_TRY(hark_attention_cache_create(decoding->context, &decoding->caches[layer]));
   HARK_TRY(allocate_tables(decoding));
+  if (decoding->chunk_starts.type != HARK_NONE) HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->chunk_starts));
   return hark_tape_reserve(decoding->tape);
 }
 
@@ -228,6 +246,7 @@ static hark_status add_large(const hark_decoding *decoding, size_t *total) {
     if (owns_table(decoding, i)) HARK_TRY(add_tensor(context, &decoding->log_kernels[i], total));
   HARK_TRY(add_tensor(context, &decoding->table, total));
   HARK_TRY(add_tensor(context, &decoding->table_workspace, total));
+  HARK_TRY(add_tensor(context, &decoding->chunk_starts, total));
   return hark_size_add(context, *total, hark_align_up(hark_tape_peak_bytes(decoding->tape)), total);
 }
 
@@ -244,6 +263,7 @@ static void release_parts(hark_decoding *decoding) {
     if (owns_table(decoding, i)) hark_tensor_destroy(context, &decoding->log_kernels[i]);
   hark_tensor_destroy(context, &decoding->table);
   hark_tensor_destroy(context, &decoding->table_workspace);
+  hark_tensor_destroy(context, &decoding->chunk_starts);
   hark_release(context, decoding->log_kernels, (size_t)layers * sizeof *decoding->log_kernels);
   hark_release(context, decoding->caches, (size_t)layers * sizeof *decoding->caches);
   hark_tensor_destroy(context, &decoding->tokens);
@@ -355,11 +375,31 @@ void hark_decoding_destroy(hark_decoding **decoding_pointer) {
 
 /* ---- reading ---- */
 
+hark_status hark_decoding_cut(hark_decoding *decoding, const int32_t *tokens, int64_t first, int64_t count) {
+  hark_tensor *const starts = &decoding->chunk_starts;
+  hark_chunk_ends ends;
+  if (!is_delimited(decoding, &ends) || starts->data == NULL) return HARK_OK; /* without memory: shapes only */
+  if (first == 0) {
+    starts->shape[0] = 0;
+    decoding->chunk_ended = true;
+  }
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t position = first + i;
+    if (decoding->chunk_ended) {
+      HARK_TRY(hark_backend_write(decoding->context, (int64_t *)starts->data + starts->shape[0]++, &position, sizeof position));
+      decoding->chunk_first = position;
+    }
+    decoding->chunk_ended = hark_chunk_ends_with(&ends, position + 1 - decoding->chunk_first, tokens[i]);
+  }
+  return HARK_OK;
+}
+
 /* *logits: those after the last token. */
 static hark_status read_in(hark_decoding *decoding, const int32_t *tokens, int64_t count, hark_value *logits) {
   for (int64_t done = 0; done < count;) {
     const int64_t rows = hark_min(count - done, decoding->prefill);
     HARK_TRY(hark_backend_write(decoding->context, decoding->tokens.data, tokens + done, (size_t)rows * sizeof *tokens));
+    HARK_TRY(hark_decoding_cut(decoding, tokens + done, decoding->length, rows));
     HARK_TRY(run_pass(decoding, decoding->length, rows, logits));
     decoding->length += rows;
     done += rows;
@@ -473,7 +513,8 @@ int64_t hark_decoding_mended_pivots(const hark_decoding *decoding) { return deco
 typedef struct saved_header {
   char magic[sizeof saved_magic];
   uint64_t version, fingerprint, bytes, length, has_logits;
-  uint64_t levels; /* of hierarchical caches; 1 where there are none; 0: no caches */
+  uint64_t levels;   /* of hierarchical caches; 1 where there are none; 0: no caches */
+  uint64_t finished; /* chunks that another one follows, where they end after delimiters and there are caches; else 0 */
 } saved_header;
 
 static int64_t cache_parts(const hark_decoding *decoding) { return HARK_CACHE_PARTS * config_of(decoding->model)->layers; }
@@ -498,8 +539,9 @@ static size_t part_bytes(const hark_decoding *decoding, const saved_header *head
   const hark_tensor *part = cache_part(decoding, number);
   const int64_t layer = number / HARK_CACHE_PARTS;
   if (part->type == HARK_NONE || header->levels == 0) return 0;
-  const int64_t front = hark_attention_cache_front(attention_of(decoding, layer), &decoding->caches[layer],
-                                                   (int)(number % HARK_CACHE_PARTS), (int64_t)header->length, (int64_t)header->levels);
+  const int64_t front =
+      hark_attention_cache_front(attention_of(decoding, layer), &decoding->caches[layer], (int)(number % HARK_CACHE_PARTS),
+                                 (int64_t)header->length, (int64_t)header->levels, (int64_t)header->finished);
   return (size_t)front * hark_type_bytes(part->type);
 }
 
@@ -522,6 +564,7 @@ static saved_header header_of(const hark_decoding *decoding) {
                          .has_logits = decoding->has_logits,
                          .levels = decoding->stale || decoding->length == 0 ? 0 : cache_levels(decoding)};
   memcpy(header.magic, saved_magic, sizeof saved_magic);
+  if (header.levels > 0 && decoding->chunk_starts.type != HARK_NONE) header.finished = (uint64_t)decoding->chunk_starts.shape[0] - 1;
   header.bytes = saved_bytes(decoding, &header);
   return header;
 }
@@ -553,6 +596,22 @@ hark_status hark_decoding_save(const hark_decoding *decoding, void *data, size_t
   return HARK_OK;
 }
 
+/* The number of chunks of saved tokens that another one follows; 0 if they do not end after delimiters. */
+static uint64_t finished_in(const hark_decoding *decoding, const char *tokens, uint64_t count) {
+  hark_chunk_ends ends;
+  uint64_t finished = 0;
+  if (!is_delimited(decoding, &ends)) return 0;
+  int64_t length = 0;
+  for (uint64_t i = 0; i + 1 < count; i++) {
+    int32_t token;
+    memcpy(&token, tokens + i * sizeof token, sizeof token);
+    if (!hark_chunk_ends_with(&ends, ++length, token)) continue;
+    finished++;
+    length = 0;
+  }
+  return finished;
+}
+
 /* Checks everything that can be wrong with saved bytes. */
 static hark_status check_saved(const hark_decoding *decoding, const void *data, size_t bytes, saved_header *header) {
   hark_context *context = decoding->context;
@@ -577,7 +636,11 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
       hierarchical_layer(decoding) >= 0 ? HARK_HIERARCHY_MAX_LEVELS : 1; /* the data are in memory: sizes below do not overflow */
   const bool lacks_caches = header->levels == 0 && header->length > 0 && !has_history(decoding);
   const bool has_too_much = header->length == 0 && (header->has_logits > 0 || header->levels > 0);
-  if (header->has_logits > 1 || header->levels > most_levels || lacks_caches || has_too_much || saved_bytes(decoding, header) != bytes)
+  hark_chunk_ends ends;
+  const uint64_t most_finished =
+      is_delimited(decoding, &ends) && header->levels > 0 && header->length > 0 ? (header->length - 1) / (uint64_t)ends.minimum : 0;
+  if (header->has_logits > 1 || header->finished > most_finished || header->levels > most_levels || lacks_caches || has_too_much ||
+      saved_bytes(decoding, header) != bytes)
     return hark_fail(context, HARK_BAD_FILE, "saved decoding: %zu bytes do not hold %" PRIu64 " tokens", bytes, header->length);
   /* tokens are rows of a table, and anybody can write a valid checksum */
   for (size_t i = 0; has_history(decoding) && i < header->length; i++) {
@@ -587,6 +650,9 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
       return hark_fail(context, HARK_BAD_FILE, "saved decoding: token %zu is %" PRId32 ", expected 0 to %" PRId64, i, token,
                        config_of(decoding->model)->vocabulary - 1);
   }
+  if (header->levels > 0 && header->finished != finished_in(decoding, (const char *)data + sizeof *header, header->length))
+    return hark_fail(context, HARK_BAD_FILE, "saved decoding: %" PRIu64 " chunks of its tokens are finished, expected %" PRIu64,
+                     header->finished, finished_in(decoding, (const char *)data + sizeof *header, header->length));
   return HARK_OK;
 }
 
@@ -595,6 +661,7 @@ static hark_status take_saved(hark_decoding *decoding, const saved_header *heade
   const bool fits = header->levels == cache_levels(decoding);
   HARK_TRY(fill_tables(decoding));
   if (tokens > 0) memcpy(decoding->history, at, tokens);
+  if (tokens > 0) HARK_TRY(hark_decoding_cut(decoding, decoding->history, 0, (int64_t)header->length));
   at += tokens;
   for (int64_t i = 0; i < cache_parts(decoding); i++) {
     const size_t part = part_bytes(decoding, header, i);

@@ -25,6 +25,9 @@ struct hark_decoding {
   int32_t *history;             /* host, [capacity]: earlier tokens, if they may have to be read again; else NULL */
   float *logits;                /* host */
   void *candidates;
+  hark_tensor chunk_starts; /* i64, the first tokens of the chunks that have begun, where they end after delimiters; else absent */
+  int64_t chunk_first;      /* the last of them */
+  bool chunk_ended;         /* the next token begins a chunk */
   bool has_logits;
   bool stale; /* caches do not contain exactly the first `length` tokens of the history */
   int64_t capacity, length, prefill;
@@ -46,7 +49,9 @@ void hark_decoding_close(hark_decoding *decoding);
 HARK_MUST_CHECK hark_status hark_decoding_check_tokens(const hark_decoding *decoding, const int32_t *tokens, int64_t count);
 /* Prepares caches and tables for `count` more tokens, which are then read by a pass; reads earlier tokens again where that is needed. */
 HARK_MUST_CHECK hark_status hark_decoding_prepare(hark_decoding *decoding, int64_t count);
-/* The settings of a pass over `count` tokens from position `first` on. */
+/* Cuts `count` tokens from position `first` on, after those before it, into chunks that end after delimiters, if the model has such. */
+HARK_MUST_CHECK hark_status hark_decoding_cut(hark_decoding *decoding, const int32_t *tokens, int64_t first, int64_t count);
+/* The settings of a pass over `count` tokens from position `first` on, which have been cut. */
 hark_forward hark_decoding_forward(hark_decoding *decoding, hark_tape *tape, int64_t first, int64_t count);
 /* Notes that all `count` tokens were read (`length` includes them already) and keeps them, if they may have to be read again. */
 void hark_decoding_keep(hark_decoding *decoding, const int32_t *tokens, int64_t count);

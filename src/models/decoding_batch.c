@@ -56,9 +56,10 @@ static bool is_cancelled(void *user) {
 }
 
 /* Appends `rows` tokens of a decoding to the pass. */
-static void add_rows(hark_decoding_batch *batch, member_state *state, int64_t rows) {
+static hark_status add_rows(hark_decoding_batch *batch, member_state *state, int64_t rows) {
   hark_decoding *decoding = state->decoding;
   const int64_t first = batch->pass_rows, position = decoding->length;
+  HARK_TRY(hark_decoding_cut(decoding, state->tokens + state->done, position, rows));
   state->rows = rows;
   state->forward = hark_decoding_forward(decoding, batch->tape, position, rows);
   batch->members[batch->group.count++] = (hark_forward_member){.forward = &state->forward, .first = first, .count = rows};
@@ -68,17 +69,19 @@ static void add_rows(hark_decoding_batch *batch, member_state *state, int64_t ro
   }
   batch->packing.longest = hark_max(batch->packing.longest, position + rows);
   batch->pass_rows += rows;
+  return HARK_OK;
 }
 
 /* Chooses the rows of the next pass, in the order of the decodings. */
-static void choose_rows(hark_decoding_batch *batch) {
+static hark_status choose_rows(hark_decoding_batch *batch) {
   batch->pass_rows = batch->group.count = batch->packing.longest = 0;
   for (int64_t i = 0; i < batch->count; i++) {
     member_state *const state = &batch->states[i];
     const int64_t rows = hark_min(hark_min(state->count - state->done, state->decoding->prefill), batch->rows - batch->pass_rows);
     state->rows = 0;
-    if (rows > 0) add_rows(batch, state, rows);
+    if (rows > 0) HARK_TRY(add_rows(batch, state, rows));
   }
+  return HARK_OK;
 }
 
 static bool finishes(const member_state *state) { return state->rows > 0 && state->done + state->rows == state->count; }
@@ -147,7 +150,7 @@ static hark_status give_logits(hark_decoding_batch *batch, hark_value logits) {
 
 static hark_status next_pass(hark_decoding_batch *batch) {
   hark_value logits = 0;
-  choose_rows(batch);
+  HARK_TRY(choose_rows(batch));
   const size_t bytes = (size_t)batch->pass_rows * sizeof *batch->host;
   HARK_TRY(hark_backend_write(batch->context, batch->tokens.data, batch->host, bytes));
   HARK_TRY(hark_backend_write(batch->context, batch->positions.data, batch->host + batch->rows, bytes));
@@ -206,7 +209,7 @@ static hark_status measure_pass(hark_decoding_batch *batch, const hark_decoding 
     const int64_t tokens = hark_max(1, hark_min(like->prefill, rows - batch->pass_rows - (count - 1 - i)));
     one.length = batch->capacity - tokens;
     batch->states[i] = (member_state){.decoding = &one, .tokens = none, .count = tokens};
-    add_rows(batch, &batch->states[i], tokens);
+    HARK_TRY(add_rows(batch, &batch->states[i], tokens));
   }
   hark_tape_set_shape_only(batch->tape, true);
   const hark_status status = run_pass(batch, &logits);

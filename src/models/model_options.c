@@ -32,6 +32,7 @@ static const hark_model_list lists[] = {
     {"model.rotary.short_factor", AT(rotary.short_factors.count), AT(rotary.short_factors.values), HARK_ROTARY_FACTORS, false},
     {"model.rotary.long_factor", AT(rotary.long_factors.count), AT(rotary.long_factors.values), HARK_ROTARY_FACTORS, false},
     {"model.ahca.more_delimiters", AT(ahca.other_delimiter_count), AT(ahca.other_delimiters), HARK_AHCA_DELIMITERS, true},
+    {"model.attention.delimiters", AT(attention.chunk_delimiter_count), AT(attention.chunk_delimiters), HARK_CHUNK_DELIMITERS, true},
     {"model.ends", AT(ends.count), AT(ends.tokens), HARK_END_TOKENS, true},
     {"model.ahca.capacities", AT(ahca.capacity_count), AT(ahca.layer_capacities), HARK_AHCA_CAPACITIES, false},
 };

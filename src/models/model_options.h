@@ -283,6 +283,13 @@ typedef enum hark_stored {
     "structure compressed: number of global slots, into which older chunks are merged; a query attends to all of them; 0: it does not "    \
     "attend to older chunks",                                                                                                              \
     HARK_NEEDS_COMPRESSED ", model.attention.kept_chunks >=1", MEANING, GROUP, 1)                                                          \
+  X(attention.delimiters, "chunk-delimiters", LIST, "", "[0, 2147483647]", HARK_FLAG_OF_EXCHANGE, "ID,...",                                \
+    "structure compressed: tokens after which a chunk ends, if it has at least attention.chunk tokens; at most 16; none: all chunks "      \
+    "have attention.chunk tokens",                                                                                                         \
+    HARK_NEEDS_COMPRESSED, MEANING, CHANGED, 1)                                                                                            \
+  X(attention.chunk_maximum, NULL, INT, "0", "[0, 1048576]", HARK_FLAG_OF_EXCHANGE, "M",                                                   \
+    "structure compressed with delimiters: number of tokens at which a chunk ends without a delimiter; 0: four times attention.chunk",     \
+    HARK_NEEDS_COMPRESSED ", model.attention.delimiters given", MEANING, CHANGED, 1)                                                       \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "where ahca cuts a sequence into chunks; fixed: every chunk_size tokens; delimiter: after a delimiter; semantic: at "                  \
     "valleys of similarity; learned: where a learned probability is high",                                                                 \

@@ -177,6 +177,24 @@ static bool slots_of_chunk(const hark_network_config *config, char *message) {
                             config->attention.chunk_slots, config->attention.chunk);
 }
 
+static bool chunk_maximum_of_chunk(const hark_network_config *config, char *message) {
+  const hark_attention_choice *choice = &config->attention;
+  return is_compressed(config) && hark_attention_is_delimited(choice) && choice->chunk_maximum != 0 &&
+         choice->chunk_maximum < choice->chunk &&
+         hark_rule_violated(message, "model.attention.chunk_maximum is %" PRId64 ", expected at least model.attention.chunk = %" PRId64,
+                            choice->chunk_maximum, choice->chunk);
+}
+
+static bool delimiters_of_vocabulary(const hark_network_config *config, char *message) {
+  const hark_attention_choice *choice = &config->attention;
+  if (!is_compressed(config) || config->vocabulary == 0) return false; /* 0: real vectors */
+  for (int32_t i = 0; i < choice->chunk_delimiter_count; i++)
+    if (choice->chunk_delimiters[i] >= config->vocabulary)
+      return hark_rule_violated(message, "model.attention.delimiters has %" PRId32 ", expected tokens, 0 to %" PRId64,
+                                choice->chunk_delimiters[i], config->vocabulary - 1);
+  return false;
+}
+
 static bool compressed_without_kernel(const hark_network_config *config, char *message) {
   return is_compressed(config) && config->positional != NULL && config->positional[0] != '\0' &&
          hark_rule_violated(message,
@@ -452,6 +470,8 @@ static const hark_model_rule rules[] = {
     {"model.pooling model.attention.grid_columns", grid_without_class_token},
     {"model.attention.structure model.architecture", compressed_of_decoder},
     {"model.attention.chunk_slots model.attention.chunk", slots_of_chunk},
+    {"model.attention.chunk_maximum model.attention.chunk", chunk_maximum_of_chunk},
+    {"model.attention.delimiters model.vocabulary", delimiters_of_vocabulary},
     {"model.positional model.attention.structure", compressed_without_kernel},
     {"model.attention.forget_gate model.attention.structure", compressed_without_gates},
     {"model.attention.contextual_positions model.attention.structure", compressed_without_positions},

@@ -1,6 +1,7 @@
 /* stack.c - see stack.h. Initial weights into the residual stream are smaller by a factor of sqrt(2 layers) (Radford et al. 2019). */
 #include "models/stack.h"
 
+#include <hark/experimental.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -163,9 +164,10 @@ typedef struct block_closure {
   const hark_network *network;
   const hark_forward *forward;
   const hark_block *block;
-  int64_t layer; /* number of the block in the model: selects the dropout's random numbers */
-  bool built;    /* built before: its report was already counted */
-  bool embeds;   /* the input is the tokens, not the embedded ones */
+  int64_t layer;  /* number of the block in the model: selects the dropout's random numbers */
+  bool built;     /* built before: its report was already counted */
+  bool embeds;    /* the input is the tokens, not the embedded ones */
+  bool has_flags; /* the last input: where chunks begin */
 } block_closure;
 
 /* norm(x); x is released. */
@@ -301,7 +303,7 @@ static hark_status end_slices(const slice_closure *closure, hark_value x, hark_v
 static hark_status embed(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,
                          hark_value *out);
 
-/* inputs: x, or the tokens; and where the model shares one, the table of a positional kernel. x' = x + attention(norm(x)); y = x' +
+/* inputs: x, or the tokens; the table of a positional kernel, or 0, where the model shares one; where chunks begin, if needed. x' = x + attention(norm(x)); y = x' +
  * feed_forward(norm(x')). x is released if it is not an input of a segment. */
 static hark_status build_block(void *data, hark_tape *tape, const hark_value *inputs, hark_value *outputs) {
   block_closure *closure = data;
@@ -310,6 +312,7 @@ static hark_status build_block(void *data, hark_tape *tape, const hark_value *in
   hark_value parts[HARK_ATTENTION_PARTS], mixed = 0, x = inputs[0];
   if (closure->built) own.report = NULL;
   closure->built = true;
+  if (closure->has_flags) own.chunk_flags = inputs[2];
   if (closure->embeds) HARK_TRY(embed(closure->context, network, &own, inputs[0], &x));
   const slice_closure slices = {.block = *closure, .rows = hark_tape_tensor(tape, x)->shape[1]};
   const bool sliced = is_sliced(closure->context, network, &own, hark_tape_tensor(tape, x));
@@ -420,25 +423,49 @@ hark_status hark_stack_apply_blocks(hark_context *context, const hark_network *n
   return HARK_OK;
 }
 
+/* Where the chunks of compressed layers begin; 0 if they have one length, or if caches are used, whose decodings know it. */
+static hark_status cut_chunks(const hark_network *network, const hark_forward *forward, hark_value tokens, hark_value *flags) {
+  const hark_attention_choice *choice = &network->config.attention;
+  *flags = 0;
+  if (!hark_layer_choice_has(&choice->structure, HARK_STRUCTURE_COMPRESSED) || !hark_attention_is_delimited(choice) ||
+      forward->caches != NULL || forward->group != NULL)
+    return HARK_OK;
+  const hark_chunk_ends ends = hark_attention_chunk_ends(choice);
+  const hark_chunk_starts_attributes attributes = {.delimiters = ends.delimiters,
+                                                   .delimiter_count = ends.delimiter_count,
+                                                   .minimum = ends.minimum,
+                                                   .maximum = ends.maximum,
+                                                   .segments = forward->packing != NULL ? forward->packing->segments : NULL};
+  return hark_tape_apply(forward->tape, &hark_op_chunk_starts, &attributes, 1, &tokens, 0, flags);
+}
+
 hark_status hark_stack_apply(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,
                              hark_value *out) {
+  enum { TABLE = 1, FLAGS, BLOCK_INPUTS }; /* of build_block(), after x */
   const hark_network_config *config = &network->config;
   hark_tape *tape = forward->tape;
-  hark_value inputs[2] = {0}, x = 0, y = 0;
+  hark_value inputs[BLOCK_INPUTS] = {0}, x = 0, y = 0;
   const bool segments = config->recompute && forward->training;
   /* With slices the first segment embeds: the tokens need less memory than what is embedded. */
   const bool embeds = segments && is_sliced(context, network, forward, hark_tape_tensor(tape, tokens));
   if (!embeds) HARK_TRY(embed(context, network, forward, tokens, &x));
-  if (shares_kernel(network) && forward->log_kernels == NULL) HARK_TRY(shared_table(network, forward, tokens, &inputs[1]));
+  if (shares_kernel(network) && forward->log_kernels == NULL) HARK_TRY(shared_table(network, forward, tokens, &inputs[TABLE]));
+  HARK_TRY(cut_chunks(network, forward, tokens, &inputs[FLAGS]));
   for (int64_t layer = 0; layer < config->layers; layer++) {
     inputs[0] = x != 0 ? x : tokens;
-    block_closure closure = {
-        .context = context, .network = network, .forward = forward, .block = &network->blocks[layer], .layer = layer, .embeds = x == 0};
-    HARK_TRY(apply_block(&closure, segments, inputs[1] != 0 ? 2 : 1, inputs, &y));
+    block_closure closure = {.context = context,
+                             .network = network,
+                             .forward = forward,
+                             .block = &network->blocks[layer],
+                             .layer = layer,
+                             .embeds = x == 0,
+                             .has_flags = inputs[FLAGS] != 0};
+    HARK_TRY(apply_block(&closure, segments, inputs[FLAGS] != 0 ? BLOCK_INPUTS : inputs[TABLE] != 0 ? FLAGS : TABLE, inputs, &y));
     if (x != 0) hark_tape_release(tape, x);
     x = y;
   }
-  if (inputs[1] != 0) hark_tape_release(tape, inputs[1]);
+  for (int i = TABLE; i < BLOCK_INPUTS; i++)
+    if (inputs[i] != 0) hark_tape_release(tape, inputs[i]);
   *out = x;
   return HARK_OK;
 }

@@ -36,6 +36,7 @@ bool hark_attention_cache_goes_back(const hark_self_attention_spec *spec) {
 
 /* The operator of a compressed cache, for rows from `first` on. */
 static hark_compressed_decode_attributes decode_of(const hark_self_attention_spec *spec, int64_t first) {
+  const hark_chunk_ends ends = hark_attention_chunk_ends(&spec->choice);
   return (hark_compressed_decode_attributes){.heads = spec->heads,
                                              .key_heads = spec->key_heads,
                                              .chunk = spec->choice.chunk,
@@ -44,18 +45,21 @@ static hark_compressed_decode_attributes decode_of(const hark_self_attention_spe
                                              .kept_chunks = spec->choice.kept_chunks,
                                              .global_slots = spec->choice.kept_chunks > 0 ? spec->choice.global_slots : 0,
                                              .first_position = first,
-                                             .scale = hark_self_attention_scale(spec)};
+                                             .scale = hark_self_attention_scale(spec),
+                                             .chunk_maximum = hark_attention_is_delimited(&spec->choice) ? ends.maximum : 0};
 }
 
 int64_t hark_attention_cache_front(const hark_self_attention_spec *spec, const hark_attention_cache *cache, int part, int64_t tokens,
-                                   int64_t levels) {
+                                   int64_t levels, int64_t finished) {
   const hark_tensor *tensor = &cache->part[part];
   if (tensor->type == HARK_NONE) return 0;
   if (spec->structure == HARK_STRUCTURE_HIERARCHICAL) return levels * tensor->shape[1] * tensor->shape[2];
   if (spec->structure == HARK_STRUCTURE_COMPRESSED) {
     const hark_compressed_decode_attributes decode = decode_of(spec, 0);
-    const hark_compressed_decode_sizes has = hark_compressed_decode_sizes_of(&decode, tokens);
+    const hark_compressed_decode_sizes has = decode.chunk_maximum > 0 ? hark_compressed_decode_sizes_with(&decode, tokens, finished)
+                                                                      : hark_compressed_decode_sizes_of(&decode, tokens);
     if (part == HARK_CACHE_KEY || part == HARK_CACHE_VALUE) return has.ring * tensor->shape[2];
+    if (part == HARK_CACHE_GLOBAL_ROWS) return has.globals * tensor->shape[1];
     const bool slots = part == HARK_CACHE_SLOT_KEY || part == HARK_CACHE_SLOT_VALUE;
     return (slots ? has.chunks : has.globals) * tensor->shape[1] * tensor->shape[2];
   }
@@ -78,12 +82,14 @@ static hark_status describe_compressed(hark_context *context, const hark_self_at
   const hark_compressed_decode_sizes has = hark_compressed_decode_sizes_of(&decode, capacity);
   const int64_t width = spec->head_dim * spec->key_heads, ring[] = {1, hark_max(1, has.ring), width};
   const int64_t slots[] = {hark_max(1, has.chunks), decode.chunk_slots, width}, global[] = {hark_max(1, has.globals), 2, width};
+  const int64_t rows[] = {global[0], spec->key_heads};
   HARK_TRY(hark_tensor_describe(context, type, 3, ring, &out->part[HARK_CACHE_KEY]));
   HARK_TRY(hark_tensor_describe(context, type, 3, slots, &out->part[HARK_CACHE_SLOT_KEY]));
   HARK_TRY(hark_tensor_describe(context, type, 3, global, &out->part[HARK_CACHE_GLOBAL_KEY]));
   out->part[HARK_CACHE_VALUE] = out->part[HARK_CACHE_KEY];
   out->part[HARK_CACHE_SLOT_VALUE] = out->part[HARK_CACHE_SLOT_KEY];
   out->part[HARK_CACHE_GLOBAL_VALUE] = out->part[HARK_CACHE_GLOBAL_KEY];
+  if (decode.chunk_maximum > 0) return hark_tensor_describe(context, HARK_I64, 2, rows, &out->part[HARK_CACHE_GLOBAL_ROWS]);
   return HARK_OK;
 }
 
@@ -207,12 +213,18 @@ static hark_status attend_compressed(const hark_forward *forward, const hark_sel
                                      hark_value *out) {
   static const int parts[] = {HARK_CACHE_KEY,        HARK_CACHE_VALUE,      HARK_CACHE_SLOT_KEY,
                               HARK_CACHE_SLOT_VALUE, HARK_CACHE_GLOBAL_KEY, HARK_CACHE_GLOBAL_VALUE};
-  enum { PARTS = (int)(sizeof parts / sizeof *parts) };
+  enum { PARTS = (int)(sizeof parts / sizeof *parts), STARTS = ROWS + PARTS, GLOBAL_ROWS, DECODE_INPUTS }; /* the operator's */
   const hark_self_attention_spec *spec = &layer->spec;
-  hark_value inputs[ROWS + PARTS] = {rows[QUERY], rows[KEY], rows[VALUE]};
+  const hark_attention_cache *cache = &forward->caches[layer->layer];
+  hark_value inputs[DECODE_INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE]};
   HARK_TRY(take_parts(forward, layer, parts, PARTS, inputs));
   const hark_compressed_decode_attributes attributes = decode_of(spec, forward->first_position);
-  return hark_tape_apply(forward->tape, &hark_op_compressed_decode, &attributes, ROWS + PARTS, inputs, (1u << ROWS) - 1, out);
+  if (attributes.chunk_maximum > 0) {
+    HARK_TRY(hark_tape_leaf(forward->tape, forward->chunk_starts, NULL, &inputs[STARTS]));
+    HARK_TRY(hark_tape_leaf(forward->tape, &cache->part[HARK_CACHE_GLOBAL_ROWS], NULL, &inputs[GLOBAL_ROWS]));
+  }
+  return hark_tape_apply(forward->tape, &hark_op_compressed_decode, &attributes, attributes.chunk_maximum > 0 ? DECODE_INPUTS : STARTS,
+                         inputs, (1u << ROWS) - 1, out);
 }
 
 hark_status hark_attention_cache_attend(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows,

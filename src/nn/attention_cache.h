@@ -20,6 +20,7 @@ enum {
   HARK_CACHE_SLOT_VALUE,
   HARK_CACHE_GLOBAL_KEY,
   HARK_CACHE_GLOBAL_VALUE,
+  HARK_CACHE_GLOBAL_ROWS, /* i64; where chunks end after delimiters */
   HARK_CACHE_PARTS
 };
 typedef struct hark_attention_cache {
@@ -38,9 +39,9 @@ bool hark_attention_cache_has_operator(const hark_self_attention_spec *spec);
 /* Whether a cache can be cut to its first n tokens: their part equals a cache of n tokens. */
 bool hark_attention_cache_goes_back(const hark_self_attention_spec *spec);
 /* Count of numbers at the beginning of a part that belong to the first `tokens` tokens. It does not depend on the capacity, except through
- * the levels of a hierarchical cache. */
+ * the levels of a hierarchical cache. `finished`: number of chunks that another one follows, where they end after delimiters. */
 int64_t hark_attention_cache_front(const hark_self_attention_spec *spec, const hark_attention_cache *cache, int part, int64_t tokens,
-                                   int64_t levels);
+                                   int64_t levels, int64_t finished);
 /* With caches of `capacity` tokens: whether attention uses means of a table of log G in place of the table, and the attributes for
  * computing them. */
 bool hark_attention_cache_means(const hark_self_attention_spec *spec, int64_t capacity, hark_hierarchical_means_attributes *out);

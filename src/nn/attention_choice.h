@@ -7,8 +7,13 @@
 
 #include <hark/attention.h>
 
+#include "core/core.h"
 #include "core/layer_choice.h"
+#include "core/string_list.h"
 #include "nn/kinds.h"
+#include "ops/chunk_ends.h"
+
+#define HARK_CHUNK_DELIMITERS 16 /* at most */
 
 typedef struct hark_attention_choice {
   hark_layer_choice structure; /* hark_attention_structure of every layer */
@@ -32,6 +37,22 @@ typedef struct hark_attention_choice {
   bool noise_learned;           /* CME: a noise of every key and head, from its token */
   /* structure compressed, as in hark_attention_desc */
   int64_t chunk, chunk_slots, selected_slots, kept_chunks, global_slots;
+  /* structure compressed, where chunks end after delimiters: then `chunk` is the fewest tokens of a chunk */
+  hark_string_list delimiters;                     /* ids, as they are written */
+  int32_t chunk_delimiters[HARK_CHUNK_DELIMITERS]; /* no option: what was read of them */
+  int32_t chunk_delimiter_count;
+  int64_t chunk_maximum; /* 0: four times `chunk` */
 } hark_attention_choice;
+
+/* Whether the chunks of compressed attention end after delimiters, so that they have different numbers of tokens. */
+static inline bool hark_attention_is_delimited(const hark_attention_choice *choice) { return choice->chunk_delimiter_count > 0; }
+
+/* The rule by which they end. The delimiters are borrowed. */
+static inline hark_chunk_ends hark_attention_chunk_ends(const hark_attention_choice *choice) {
+  return (hark_chunk_ends){.delimiters = choice->chunk_delimiters,
+                           .delimiter_count = choice->chunk_delimiter_count,
+                           .minimum = choice->chunk,
+                           .maximum = choice->chunk_maximum > 0 ? choice->chunk_maximum : hark_min(4 * choice->chunk, (int64_t)1 << 20)};
+}
 
 #endif

@@ -128,11 +128,17 @@ static hark_share own_heads(const hark_self_attention_spec *spec, const hark_seq
   return sequence != NULL ? hark_sequence_own_heads(sequence, heads, spec->key_heads) : (hark_share){0, heads};
 }
 
+static bool is_delimited(const hark_self_attention_spec *spec) {
+  return spec->structure == HARK_STRUCTURE_COMPRESSED && hark_attention_is_delimited(&spec->choice);
+}
+
 /* A process without heads would have nothing to do in attention. Where one head's matrix is singular, all processes would have to know. */
 static hark_status check_sequence(hark_context *context, const hark_self_attention_spec *spec, const hark_sequence *sequence) {
   if (sequence == NULL) return HARK_OK;
   if (spec->normalisation == HARK_NORMALISATION_CME)
     return hark_fail(context, HARK_UNSUPPORTED, "run.sequence_ranks: model.attention.normalisation cme reads whole sequences");
+  if (is_delimited(spec))
+    return hark_fail(context, HARK_UNSUPPORTED, "run.sequence_ranks: model.attention.delimiters cut whole sequences into chunks");
   if (hark_group_size(sequence->group) > spec->key_heads)
     return hark_fail(context, HARK_UNSUPPORTED, "run.sequence_ranks is %d, expected at most the %d key heads of the model",
                      hark_group_size(sequence->group), (int)spec->key_heads);
@@ -177,6 +183,7 @@ static hark_attention_desc describe(const hark_self_attention_spec *spec, hark_t
     desc.selected_slots = spec->choice.selected_slots;
     desc.kept_chunks = spec->choice.kept_chunks;
     desc.global_slots = spec->choice.kept_chunks > 0 ? spec->choice.global_slots : 0;
+    desc.has_chunk_starts = is_delimited(spec);
   }
   desc.kernel = spec->choice.kernel;
   if (!learns_sigma(spec)) set_width(spec, &desc);
@@ -285,7 +292,7 @@ int64_t hark_self_attention_distances(const hark_self_attention_spec *spec, int6
 
 enum { QUERY, KEY, VALUE, ROWS }; /* the first inputs of every operator */
 /* inputs of attention, as far as they are used; GATE of kernel ridge attention: the noise of keys, before log(1 + exp(x)) */
-enum { BIAS = ROWS, LOG_KERNEL, GATE, MASK, HIERARCHICAL_BIAS, QUERY_MASK, QUERY_OFFSETS, KEY_OFFSETS, CONTEXTUAL, INPUTS };
+enum { BIAS = ROWS, LOG_KERNEL, GATE, MASK, HIERARCHICAL_BIAS, QUERY_MASK, QUERY_OFFSETS, KEY_OFFSETS, CONTEXTUAL, CHUNK_STARTS, INPUTS };
 
 hark_status hark_self_attention_noise(const hark_forward *forward, hark_value logits, bool by_rows, hark_value *noise) {
   const hark_noise_of_heads_attributes attributes = {.by_rows = by_rows};
@@ -329,7 +336,8 @@ static hark_status enlarge(const hark_forward *forward, const hark_self_attentio
 
 /* The number of inputs up to the last that a layer uses. */
 static int input_count(const hark_self_attention_spec *spec) {
-  if (spec->choice.contextual_positions > 0) return INPUTS;
+  if (is_delimited(spec)) return INPUTS;
+  if (spec->choice.contextual_positions > 0) return CONTEXTUAL + 1;
   return spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? HIERARCHICAL_BIAS + 1 : VALUE + 1;
 }
 
@@ -382,6 +390,7 @@ static hark_status attend(hark_context *context, const hark_forward *forward, co
   inputs[LOG_KERNEL] = tables.log_kernel;
   inputs[HIERARCHICAL_BIAS] = tables.hierarchical_bias;
   HARK_TRY(hark_forward_parameter(forward, layer->contextual, &inputs[CONTEXTUAL]));
+  inputs[CHUNK_STARTS] = is_delimited(spec) ? forward->chunk_flags : 0;
   const int64_t batch = hark_tape_tensor(forward->tape, inputs[QUERY])->shape[0];
   const hark_attention_attributes attributes = {
       .plan = forward->plans[layer->layer],

@@ -27,6 +27,7 @@ enum {
   INPUT_QUERY_OFFSETS,
   INPUT_KEY_OFFSETS,
   INPUT_CONTEXTUAL,
+  INPUT_CHUNK_STARTS,
   INPUT_COUNT
 };
 enum { SAVED_LOG_SUM_EXP, SAVED_PLAN, SAVED_PRODUCTS = HARK_SAVED_PRODUCTS };
@@ -94,7 +95,8 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
                                                      {"query_mask", HARK_U8, 2, 2},
                                                      {"query_offsets", HARK_I64, 1, 1},
                                                      {"key_offsets", HARK_I64, 1, 1},
-                                                     {"contextual", HARK_F32, 3, 3}};
+                                                     {"contextual", HARK_F32, 3, 3},
+                                                     {"chunk_starts", HARK_U8, 2, 2}};
   HARK_TRY(hark_check_inputs(context, &hark_op_attention, rules, attributes, inputs, input_count));
   const bool ragged = is_ragged(inputs, input_count);
   if (ragged) HARK_TRY(check_division(context, inputs, input_count));
@@ -171,6 +173,7 @@ static hark_attention_args arguments(const hark_call *call, const hark_attention
       .hierarchical_bias = call->input_count > INPUT_HIERARCHICAL_BIAS ? call->inputs[INPUT_HIERARCHICAL_BIAS] : absent,
       .query_mask = call->input_count > INPUT_QUERY_MASK ? call->inputs[INPUT_QUERY_MASK] : absent,
       .contextual = call->input_count > INPUT_CONTEXTUAL ? call->inputs[INPUT_CONTEXTUAL] : absent,
+      .chunk_starts = call->input_count > INPUT_CHUNK_STARTS ? call->inputs[INPUT_CHUNK_STARTS] : absent,
       .dropout = attributes->dropout,
       .saved = hark_present(&call->saved[SAVED_PLAN]) ? call->saved[SAVED_PLAN].data : NULL,
       .workspace = call->workspace,
@@ -356,6 +359,10 @@ static const hark_attention_desc linear_desc =
 static const hark_attention_desc ragged_desc =
     DESC(.batch = 1, .heads = 2, .query_length = 24, .key_length = 19, .head_dim = 4, .value_dim = 3, .has_bias = true, .max_sequences = 4);
 
+static const hark_attention_desc compressed_desc =
+    DESC(.batch = 2, .heads = 4, .key_heads = 2, .query_length = 45, .key_length = 45, .head_dim = 8, .causal = true,
+         .structure = HARK_STRUCTURE_COMPRESSED, .chunk = 1, .chunk_slots = 1, .selected_slots = 64, .has_chunk_starts = 1);
+
 static const int64_t lengths[] = {4, 0}, ids[] = {3, 3, 3, 3, 5, -1, -1, 0, 0, 0};
 static const hark_attention_attributes plain = {.desc = &plain_desc}, one = {.desc = &one_desc}, causal = {.desc = &causal_desc},
                                        longer = {.desc = &long_desc}, rbf = {.desc = &rbf_desc}, window = {.desc = &window_desc},
@@ -363,11 +370,11 @@ static const hark_attention_attributes plain = {.desc = &plain_desc}, one = {.de
                                        shifted = {.desc = &forget_desc, .dropout = {.seed = 7, .layer_purpose = HARK_RANDOM_ATTENTION}},
                                        hierarchical = {.desc = &hierarchical_desc}, first = {.desc = &first_desc},
                                        exact = {.desc = &exact_desc, .dropout = {.seed = 7, .layer_purpose = HARK_RANDOM_ATTENTION}},
-                                       linear = {.desc = &linear_desc}, contextual = {.desc = &contextual_desc},
-                                       directed = {.desc = &directed_desc}, directed_window = {.desc = &directed_window_desc},
-                                       directed_tree = {.desc = &directed_tree_desc}, directed_exact = {.desc = &directed_exact_desc},
-                                       picture = {.desc = &picture_desc}, masked = {.desc = &mask_desc},
-                                       segmented = {.desc = &segments_desc, .segments = ids},
+                                       linear = {.desc = &linear_desc}, compressed = {.desc = &compressed_desc},
+                                       contextual = {.desc = &contextual_desc}, directed = {.desc = &directed_desc},
+                                       directed_window = {.desc = &directed_window_desc}, directed_tree = {.desc = &directed_tree_desc},
+                                       directed_exact = {.desc = &directed_exact_desc}, picture = {.desc = &picture_desc},
+                                       masked = {.desc = &mask_desc}, segmented = {.desc = &segments_desc, .segments = ids},
                                        ragged_rows = {.desc = &ragged_desc, .keys_of_a_query = 5};
 
 #define ROWS(length, width)                                                                                                                \
@@ -391,6 +398,21 @@ static const hark_sample samples[] = {
      {ROWS(45, 32), ROWS(45, 16), ROWS(45, 16), ABSENT, {HARK_F32, 2, {4, 127}, -1, 0}, ABSENT, ABSENT, {HARK_F32, 2, {1, 15}, -1, 1}}},
     {"hierarchical_exact_directed_kernel", &directed_exact, {ROW(33, 8), ROW(33, 8), ROW(33, 8), ABSENT, {HARK_F32, 2, {2, 127}, -1, 0}}},
     {"hierarchical_picture", &picture, {ROWS(101, 32), ROWS(101, 16), ROWS(101, 16)}},
+    {"compressed_chunk_starts",
+     &compressed,
+     {ROWS(45, 32),
+      ROWS(45, 16),
+      ROWS(45, 16),
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      {HARK_U8, 2, {2, 45}, 0, 2}}},
     {"forget_dropout", &shifted, {ROWS(13, 8), ROWS(13, 8), ROWS(13, 8), ABSENT, ABSENT, {HARK_F32, 3, {2, 13, 2}, -1, 4}}},
     {"contextual_positions",
      &contextual,

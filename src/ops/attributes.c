@@ -99,6 +99,12 @@ static const hark_attribute of_compressed_decode[] = {
     NUMBER(hark_compressed_decode_attributes, global_slots, I64),
     NUMBER(hark_compressed_decode_attributes, first_position, I64),
     NUMBER(hark_compressed_decode_attributes, scale, F64),
+    NUMBER(hark_compressed_decode_attributes, chunk_maximum, I64),
+};
+static const hark_attribute of_chunk_starts[] = {
+    NUMBER(hark_chunk_starts_attributes, delimiters, I32_LIST), NUMBER(hark_chunk_starts_attributes, delimiter_count, I64),
+    USUAL(hark_chunk_starts_attributes, minimum, I64, 1),       NUMBER(hark_chunk_starts_attributes, maximum, I64),
+    NUMBER(hark_chunk_starts_attributes, segments, I64_LIST),
 };
 static const hark_attribute of_adamw[] = {
     NUMBER(hark_adamw_attributes, rate, F64),        USUAL(hark_adamw_attributes, beta1, F64, 0.9),
@@ -240,6 +246,7 @@ static const struct {
     ROWS(copy_targets, of_copy_targets),
     ROWS(gaussian_loss, of_gaussian_loss),
     ROWS(compressed_decode, of_compressed_decode),
+    ROWS(chunk_starts, of_chunk_starts),
 };
 
 const hark_attribute *hark_operator_attributes(const hark_operator *op, int *count) {

@@ -8,15 +8,16 @@
 
 #define MOST_REGIONS (2 * HARK_MAX_INPUTS + 3 * HARK_MAX_OUTPUTS + HARK_MAX_SAVED + 1)
 
-_Static_assert(HARK_MAX_INPUTS == 12, "names for all inputs");
+_Static_assert(HARK_MAX_INPUTS == 16, "names for all inputs");
 _Static_assert(HARK_MAX_OUTPUTS == 4, "names for all outputs");
 _Static_assert(HARK_MAX_SAVED == 4, "names for all that is saved");
-static const char *const input_names[] = {"input 0", "input 1", "input 2", "input 3", "input 4",  "input 5",
-                                          "input 6", "input 7", "input 8", "input 9", "input 10", "input 11"};
-static const char *const gradient_names[] = {"the gradient of input 0", "the gradient of input 1",  "the gradient of input 2",
-                                             "the gradient of input 3", "the gradient of input 4",  "the gradient of input 5",
-                                             "the gradient of input 6", "the gradient of input 7",  "the gradient of input 8",
-                                             "the gradient of input 9", "the gradient of input 10", "the gradient of input 11"};
+static const char *const input_names[] = {"input 0", "input 1", "input 2",  "input 3",  "input 4",  "input 5",  "input 6",  "input 7",
+                                          "input 8", "input 9", "input 10", "input 11", "input 12", "input 13", "input 14", "input 15"};
+static const char *const gradient_names[] = {
+    "the gradient of input 0",  "the gradient of input 1",  "the gradient of input 2",  "the gradient of input 3",
+    "the gradient of input 4",  "the gradient of input 5",  "the gradient of input 6",  "the gradient of input 7",
+    "the gradient of input 8",  "the gradient of input 9",  "the gradient of input 10", "the gradient of input 11",
+    "the gradient of input 12", "the gradient of input 13", "the gradient of input 14", "the gradient of input 15"};
 static const char *const output_names[] = {"output 0", "output 1", "output 2", "output 3"};
 static const char *const output_gradient_names[] = {"the gradient of output 0", "the gradient of output 1", "the gradient of output 2",
                                                     "the gradient of output 3"};

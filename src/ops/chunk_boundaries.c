@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "io/number.h"
+#include "ops/chunk_ends.h"
 #include "ops/segments.h"
 
 enum { INPUT_OFFSETS, INPUT_IDS, INPUT_SCORE, INPUT_STARTS, INPUT_COUNT };
@@ -101,8 +102,8 @@ static double least_peak(const cutter *c) {
 
 static bool requires_cut(const cutter *c, int64_t t) {
   if (c->options->rule == HARK_CHUNK_DELIMITER) {
-    for (int64_t i = 0; i < c->options->delimiter_count; i++)
-      if (c->ids[t - 1] == c->options->delimiters[i]) return true;
+    const hark_chunk_ends ends = {.delimiters = c->options->delimiters, .delimiter_count = c->options->delimiter_count};
+    return hark_chunk_is_delimiter(&ends, c->ids[t - 1]);
   }
   if (c->options->rule == HARK_CHUNK_SCORE) return hark_get(c->score, t) >= c->options->threshold;
   if (c->options->rule == HARK_CHUNK_PEAK) {

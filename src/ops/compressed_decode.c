@@ -1,6 +1,6 @@
 /* compressed_decode.c - compressed causal attention of new tokens with a cache. With kept chunks, N > 0, the cost of a token and the size
  * of the cache do not depend on the length of the text. backend/compressed_cache.h has the layout. Equal to the rows of
- * HARK_STRUCTURE_COMPRESSED with chunks of m rows, up to rounding, which may also decide what is selected. docs/mathematics/compressed.md.
+ * HARK_STRUCTURE_COMPRESSED with the same chunks, up to rounding, which may also decide what is selected. docs/mathematics/compressed.md.
  */
 #include <inttypes.h>
 
@@ -27,7 +27,8 @@ static hark_status check_attributes(hark_context *context, const hark_compressed
                 {"selected_slots", decode->selected_slots, 1, MOST_SELECTED},
                 {"kept_chunks", decode->kept_chunks, 0, (int64_t)1 << 40},
                 {"global_slots", decode->global_slots, 0, MOST_CHUNK},
-                {"first_position", decode->first_position, 0, INT64_MAX / 2}};
+                {"first_position", decode->first_position, 0, INT64_MAX / 2},
+                {"chunk_maximum", decode->chunk_maximum, decode->chunk_maximum == 0 ? 0 : decode->chunk, MOST_CHUNK}};
   for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
     if (ranges[i].value < ranges[i].least || ranges[i].value > ranges[i].most)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "compressed_decode: %s is %" PRId64 ", expected %" PRId64 " to %" PRId64,
@@ -45,33 +46,58 @@ static hark_status check_attributes(hark_context *context, const hark_compressed
   return hark_check_range(context, "compressed_decode", "scale", decode->scale, type, hark_range_of_scale(type));
 }
 
-hark_compressed_decode_sizes hark_compressed_decode_sizes_of(const hark_compressed_decode_attributes *decode, int64_t tokens) {
-  const int64_t begun = tokens > 0 ? (tokens - 1) / decode->chunk : 0, kept = decode->kept_chunks; /* chunks that the last one follows */
-  const int64_t merged = kept > 0 ? hark_max(0, begun - 1 - kept) : 0;
-  return (hark_compressed_decode_sizes){.ring = hark_min(tokens, 2 * decode->chunk),
-                                        .chunks = kept > 0 && begun > kept ? kept + 1 : begun,
+hark_compressed_decode_sizes hark_compressed_decode_sizes_with(const hark_compressed_decode_attributes *decode, int64_t tokens,
+                                                               int64_t finished) {
+  const int64_t kept = decode->kept_chunks, merged = kept > 0 ? hark_max(0, finished - 1 - kept) : 0;
+  return (hark_compressed_decode_sizes){.ring = hark_min(tokens, 2 * hark_compressed_longest(decode)),
+                                        .chunks = kept > 0 && finished > kept ? kept + 1 : finished,
                                         .globals = merged > decode->global_slots / decode->chunk_slots
                                                        ? decode->global_slots
                                                        : hark_min(decode->global_slots, merged * decode->chunk_slots)};
 }
 
+hark_compressed_decode_sizes hark_compressed_decode_sizes_of(const hark_compressed_decode_attributes *decode, int64_t tokens) {
+  return hark_compressed_decode_sizes_with(decode, tokens, tokens > 0 ? (tokens - 1) / decode->chunk : 0);
+}
+
+/* The starts of chunks, and the numbers of rows in globals: both, or neither. */
+static hark_status check_starts(hark_context *context, const hark_compressed_decode_attributes *decode, const hark_tensor *inputs,
+                                int input_count) {
+  const hark_operator *op = &hark_op_compressed_decode;
+  const bool needed = decode->chunk_maximum > 0;
+  static const char *const names[] = {"chunk_starts", "global_rows"};
+  for (int i = 0; i < 2; i++)
+    if (hark_has_input(inputs, input_count, HARK_COMPRESSED_CHUNK_STARTS + i) != needed)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "compressed_decode: %s is %s with chunk_maximum %" PRId64, names[i],
+                       needed ? "absent" : "given", decode->chunk_maximum);
+  if (!needed) return HARK_OK;
+  if (inputs[HARK_COMPRESSED_CHUNK_STARTS].shape[0] < 1)
+    return hark_fail(context, HARK_SHAPE_MISMATCH, "compressed_decode: chunk_starts has no starts, expected at least 1");
+  const int64_t rows[] = {inputs[HARK_COMPRESSED_GLOBAL_KEY].shape[0], decode->key_heads};
+  return hark_check_shape(context, op, "global_rows", &inputs[HARK_COMPRESSED_GLOBAL_ROWS], 2, rows);
+}
+
 static hark_status check_cache(hark_context *context, const hark_compressed_decode_attributes *decode, const hark_tensor *inputs,
                                int64_t rows, int64_t key_width, int64_t value_width) {
   const hark_operator *op = &hark_op_compressed_decode;
-  const hark_compressed_decode_sizes needs = hark_compressed_decode_sizes_of(decode, decode->first_position + rows);
+  const int64_t tokens = decode->first_position + rows;
+  const hark_compressed_decode_sizes needs =
+      decode->chunk_maximum == 0 ? hark_compressed_decode_sizes_of(decode, tokens)
+                                 : hark_compressed_decode_sizes_with(decode, tokens, inputs[HARK_COMPRESSED_CHUNK_STARTS].shape[0] - 1);
   const struct {
     const char *name, *of;
     int64_t has, least, most;
-  } sizes[] = {{"ring_key", "tokens", inputs[HARK_COMPRESSED_RING_KEY].shape[1], hark_max(1, needs.ring), 2 * decode->chunk},
-               {"slot_key", "chunks", inputs[HARK_COMPRESSED_SLOT_KEY].shape[0], hark_max(1, needs.chunks), INT64_MAX},
-               {"global_key", "global slots", inputs[HARK_COMPRESSED_GLOBAL_KEY].shape[0], hark_max(1, needs.globals),
-                hark_max(1, decode->global_slots)}};
+  } sizes[] = {
+      {"ring_key", "tokens", inputs[HARK_COMPRESSED_RING_KEY].shape[1], hark_max(1, needs.ring), 2 * hark_compressed_longest(decode)},
+      {"slot_key", "chunks", inputs[HARK_COMPRESSED_SLOT_KEY].shape[0], hark_max(1, needs.chunks), INT64_MAX},
+      {"global_key", "global slots", inputs[HARK_COMPRESSED_GLOBAL_KEY].shape[0], hark_max(1, needs.globals),
+       hark_max(1, decode->global_slots)}};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
     if (sizes[i].has < sizes[i].least || sizes[i].has > sizes[i].most)
       return hark_fail(context, HARK_SHAPE_MISMATCH,
                        "compressed_decode: %s has room for %" PRId64 " %s, expected at least %" PRId64 "%s for %" PRId64 " tokens",
                        sizes[i].name, sizes[i].has, sizes[i].of, sizes[i].least,
-                       sizes[i].has > sizes[i].most ? ", and no more than can be used," : "", decode->first_position + rows);
+                       sizes[i].has > sizes[i].most ? ", and no more than can be used," : "", tokens);
   const int64_t ring = sizes[0].has, chunks = sizes[1].has, globals = sizes[2].has;
   const int64_t ring_keys[] = {1, ring, key_width}, ring_values[] = {1, ring, value_width};
   const int64_t slot_keys[] = {chunks, decode->chunk_slots, key_width}, slot_values[] = {chunks, decode->chunk_slots, value_width};
@@ -86,9 +112,9 @@ static hark_status check_cache(hark_context *context, const hark_compressed_deco
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
   static const hark_input_rule rules[HARK_COMPRESSED_INPUTS] = {
-      {"query", HARK_F32, 3, 3},      {"key", HARK_F32, 3, 3},        {"value", HARK_F32, 3, 3},
-      {"ring_key", HARK_F32, 3, 3},   {"ring_value", HARK_F32, 3, 3}, {"slot_key", HARK_F32, 3, 3},
-      {"slot_value", HARK_F32, 3, 3}, {"global_key", HARK_F32, 3, 3}, {"global_value", HARK_F32, 3, 3}};
+      {"query", HARK_F32, 3, 3},        {"key", HARK_F32, 3, 3},          {"value", HARK_F32, 3, 3},      {"ring_key", HARK_F32, 3, 3},
+      {"ring_value", HARK_F32, 3, 3},   {"slot_key", HARK_F32, 3, 3},     {"slot_value", HARK_F32, 3, 3}, {"global_key", HARK_F32, 3, 3},
+      {"global_value", HARK_F32, 3, 3}, {"chunk_starts", HARK_I64, 1, 1}, {"global_rows", HARK_I64, 2, 2}};
   const hark_compressed_decode_attributes *decode = attributes;
   HARK_TRY(hark_check_inputs(context, &hark_op_compressed_decode, rules, attributes, inputs, input_count));
   HARK_TRY(check_attributes(context, decode, inputs[HARK_COMPRESSED_QUERY].type));
@@ -96,6 +122,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_decoder_rows(context, &hark_op_compressed_decode, query, &inputs[HARK_COMPRESSED_KEY], value, decode->heads,
                                    decode->key_heads));
   const int64_t rows = query->shape[1], value_dim = value->shape[2] / decode->key_heads;
+  HARK_TRY(check_starts(context, decode, inputs, input_count));
   HARK_TRY(check_cache(context, decode, inputs, rows, inputs[HARK_COMPRESSED_KEY].shape[2], value->shape[2]));
   const int64_t shape[] = {1, rows, value_dim * decode->heads};
   size_t doubles;
@@ -150,19 +177,19 @@ static void merge_chunk(const decoder_head *at, int64_t chunk, int slots, int gl
 static void make_slots(const decoder_head *at, int64_t chunk, int ring, int slots, int64_t width) {
   for (int64_t i = 0; i < at->decode->chunk_slots; i++) {
     const hark_numbers mean = part_of(at, slots, hark_compressed_slot_row(&at->cache, chunk * at->decode->chunk_slots + i), width);
+    const int64_t first = hark_compressed_slot_begin(&at->cache, chunk, i), end = hark_compressed_slot_begin(&at->cache, chunk, i + 1);
     for (int64_t c = 0; c < width; c++) {
       double sum = 0;
-      for (int64_t row = hark_compressed_slot_begin(&at->cache, i); row < hark_compressed_slot_begin(&at->cache, i + 1); row++)
-        sum += hark_get(part_of(at, ring, (chunk * at->decode->chunk + row) % at->cache.ring, width), c);
-      hark_put(mean, c, sum / (double)(hark_compressed_slot_begin(&at->cache, i + 1) - hark_compressed_slot_begin(&at->cache, i)));
+      for (int64_t row = first; row < end; row++) sum += hark_get(part_of(at, ring, row % at->cache.ring, width), c);
+      hark_put(mean, c, sum / (double)(end - first));
     }
   }
 }
 
-/* What row n changes in the cache before it attends: of keys, or of values. */
-static void append(const decoder_head *at, int64_t row, int from, int ring, int slots, int globals, int64_t width) {
-  const int64_t n = at->decode->first_position + row, chunk = n / at->decode->chunk, old = hark_compressed_leaves(&at->cache, chunk);
-  if (n > 0 && n % at->decode->chunk == 0) {
+/* What row n of a chunk changes in the cache before it attends: of keys, or of values. */
+static void append(const decoder_head *at, int64_t row, int64_t chunk, int from, int ring, int slots, int globals, int64_t width) {
+  const int64_t n = at->decode->first_position + row, old = hark_compressed_leaves(&at->cache, chunk);
+  if (chunk > 0 && n == hark_compressed_begin(&at->cache, chunk)) {
     if (old >= 0) merge_chunk(at, old, slots, globals, width);
     make_slots(at, chunk - 1, ring, slots, width);
   }
@@ -219,9 +246,9 @@ static void count_globals(const decoder_head *at, int64_t chunk) {
     at->rows[g] = (double)hark_compressed_global_count(&at->cache, g, merged);
 }
 
-static void attend(const decoder_head *at, int64_t row) {
+static void attend(const decoder_head *at, int64_t row, int64_t chunk) {
   const hark_compressed_decode_attributes *decode = at->decode;
-  const int64_t n = decode->first_position + row, chunk = n / decode->chunk, near = hark_max(0, chunk - 1) * decode->chunk;
+  const int64_t n = decode->first_position + row, near = hark_compressed_begin(&at->cache, hark_max(0, chunk - 1));
   const int64_t merged = hark_compressed_merged(&at->cache, chunk), globals = hark_min(decode->global_slots, merged);
   const hark_numbers from =
       hark_numbers_from(hark_numbers_of(&at->call->inputs[HARK_COMPRESSED_QUERY]), (row * decode->heads + at->head) * at->head_dim);
@@ -261,12 +288,14 @@ static void attend(const decoder_head *at, int64_t row) {
 static void forward_heads(const hark_call *call, int64_t first, int64_t last) {
   const hark_compressed_decode_attributes *decode = call->attributes;
   const int64_t group = decode->heads / decode->key_heads;
-  decoder_head at = {.call = call, .decode = decode, .cache = hark_compressed_cache_of(call)};
+  decoder_head at = {.call = call, .decode = decode};
   size_t doubles = 0;
   at.head_dim = call->inputs[HARK_COMPRESSED_QUERY].shape[2] / decode->heads;
   at.value_dim = call->inputs[HARK_COMPRESSED_VALUE].shape[2] / decode->key_heads;
   if (hark_compressed_work(NULL, decode, call->inputs, &doubles) != HARK_OK) return; /* infer() has computed it already */
   for (at.key_head = first; at.key_head < last; at.key_head++) {
+    at.cache = hark_compressed_cache_of(call, at.key_head);
+    int64_t chunk = hark_compressed_chunk_of(&at.cache, decode->first_position);
     at.query = (double *)call->workspace + (size_t)at.key_head * doubles;
     at.mixed = at.query + at.head_dim;
     at.rows = at.mixed + at.value_dim;
@@ -274,24 +303,30 @@ static void forward_heads(const hark_call *call, int64_t first, int64_t last) {
     at.logit = at.place + at.cache.stored * decode->chunk_slots;
     for (int64_t row = 0; row < call->inputs[HARK_COMPRESSED_QUERY].shape[1]; row++) {
       const int64_t n = decode->first_position + row;
-      append(&at, row, HARK_COMPRESSED_KEY, HARK_COMPRESSED_RING_KEY, HARK_COMPRESSED_SLOT_KEY, HARK_COMPRESSED_GLOBAL_KEY, at.head_dim);
-      append(&at, row, HARK_COMPRESSED_VALUE, HARK_COMPRESSED_RING_VALUE, HARK_COMPRESSED_SLOT_VALUE, HARK_COMPRESSED_GLOBAL_VALUE,
+      if (row > 0) chunk = hark_compressed_next_chunk(&at.cache, chunk, n);
+      const bool begins = chunk > 0 && n == hark_compressed_begin(&at.cache, chunk);
+      append(&at, row, chunk, HARK_COMPRESSED_KEY, HARK_COMPRESSED_RING_KEY, HARK_COMPRESSED_SLOT_KEY, HARK_COMPRESSED_GLOBAL_KEY,
+             at.head_dim);
+      append(&at, row, chunk, HARK_COMPRESSED_VALUE, HARK_COMPRESSED_RING_VALUE, HARK_COMPRESSED_SLOT_VALUE, HARK_COMPRESSED_GLOBAL_VALUE,
              at.value_dim);
-      if (row == 0 || n % decode->chunk == 0) count_globals(&at, n / decode->chunk);
-      for (at.head = at.key_head * group; at.head < (at.key_head + 1) * group; at.head++) attend(&at, row);
+      if (begins && hark_compressed_leaves(&at.cache, chunk) >= 0)
+        hark_compressed_count_merged(&at.cache, hark_compressed_leaves(&at.cache, chunk));
+      if (row == 0 || begins) count_globals(&at, chunk);
+      for (at.head = at.key_head * group; at.head < (at.key_head + 1) * group; at.head++) attend(&at, row, chunk);
     }
   }
 }
 
 static hark_status forward(hark_context *context, const hark_call *call) {
   const hark_compressed_decode_attributes *decode = call->attributes;
+  HARK_TRY(hark_compressed_check_starts(context, call));
   hark_range_for(context, call, decode->key_heads, 1, forward_heads);
   return HARK_OK;
 }
 
 /* ---- the operator ---- */
 
-/* Products of a query and a key, and of a weight and a value. */
+/* Products of a query and a key, and of a weight and a value; if chunks may be longer, as if all were as short as possible. */
 static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
   const hark_compressed_decode_attributes *decode = attributes;
   const double head_dim = (double)(inputs[HARK_COMPRESSED_QUERY].shape[2] / decode->heads);
@@ -312,7 +347,8 @@ static double operations(const void *attributes, const hark_tensor *inputs, int 
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
   const hark_compressed_decode_attributes *decode = attributes;
   (void)input_count;
-  return inputs[HARK_COMPRESSED_QUERY].shape[2] / decode->heads + 3 * decode->chunk + decode->selected_slots + decode->global_slots;
+  return inputs[HARK_COMPRESSED_QUERY].shape[2] / decode->heads + 3 * hark_compressed_longest(decode) + decode->selected_slots +
+         decode->global_slots;
 }
 
 /* Samples select all slots, because rounding may decide what is selected. */
@@ -349,11 +385,12 @@ const hark_operator hark_op_compressed_decode = {
     .name = "compressed_decode",
     .formula = "y = attention of new rows to the last two chunks, to slots of earlier ones, and to global slots",
     .attributes_size = sizeof(hark_compressed_decode_attributes),
-    .input_minimum = HARK_COMPRESSED_INPUTS,
+    .input_minimum = HARK_COMPRESSED_CHUNK_STARTS,
     .input_maximum = HARK_COMPRESSED_INPUTS,
     .output_count = 1,
     .updates = 1u << HARK_COMPRESSED_RING_KEY | 1u << HARK_COMPRESSED_RING_VALUE | 1u << HARK_COMPRESSED_SLOT_KEY |
-               1u << HARK_COMPRESSED_SLOT_VALUE | 1u << HARK_COMPRESSED_GLOBAL_KEY | 1u << HARK_COMPRESSED_GLOBAL_VALUE,
+               1u << HARK_COMPRESSED_SLOT_VALUE | 1u << HARK_COMPRESSED_GLOBAL_KEY | 1u << HARK_COMPRESSED_GLOBAL_VALUE |
+               1u << HARK_COMPRESSED_GLOBAL_ROWS,
     .infer = infer,
     .forward = forward,
     .operations = operations,

@@ -659,6 +659,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
   complaint data = {context, set};
   HARK_TRY(hark_config_settle_rotary(context, set, config));
   HARK_TRY(hark_config_settle_ahca(context, set, config));
+  HARK_TRY(hark_config_read_list(context, set, config, "model.attention.delimiters", ""));
   HARK_TRY(hark_model_rules_check(&config->model, false, complain, &data));
   HARK_TRY(hark_config_check_rotary(context, set, config));
   HARK_TRY(settle_examples(context, set, config));

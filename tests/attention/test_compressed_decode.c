@@ -1,7 +1,8 @@
 /* test_compressed_decode.c - compressed attention token by token against the attention of the whole text, and what its cache takes.
  *
  * In f64 both are sums of at most a few hundred terms of order one: 1e-11 is some ten thousand roundings. In f32 queries and keys are
- * multiples of 1/4, and slots have 2^n rows. So products are exact, equal logits are equal in both, and both select the same slots. */
+ * multiples of 1/4, and slots have 2^n rows. So products are exact, equal logits are equal in both, and both select the same slots. Where
+ * chunks have different lengths, they have 2^n times the shortest one's. */
 #include <hark/experimental.h>
 #include <hark/hark.h>
 #include <inttypes.h>
@@ -16,15 +17,18 @@
 
 #define WITHIN 1e-11
 #define WITHIN_F32 3e-5
-enum { HEADS = 4, KEY_HEADS = 2, HEAD_DIM = 19, VALUE_DIM = 69 };
+enum { HEADS = 4, KEY_HEADS = 2, HEAD_DIM = 19, VALUE_DIM = 69, MOST_ROWS = 300 };
 
 typedef struct decode_case {
   int64_t chunk, slots, selected, kept, globals;
+  int64_t longest; /* 0: all chunks have `chunk` rows */
 } decode_case;
 
-static const decode_case cases[] = {{1, 1, 5, 0, 0},   {4, 1, 3, 0, 0},    {4, 3, 7, 0, 0},  {8, 8, 4, 0, 0}, {4, 2, 5, 3, 0},
-                                    {4, 3, 9, 2, 2},   {5, 4, 16, 1, 7},   {1, 1, 2, 4, 3},  {7, 3, 2, 9, 1}, {64, 5, 6, 0, 0},
-                                    {200, 7, 4, 1, 1}, {2, 2, 4, 1000, 5}, {3, 3, 3, 1, 200}};
+static const decode_case cases[] = {{1, 1, 5, 0, 0, 0},   {4, 1, 3, 0, 0, 0},  {4, 3, 7, 0, 0, 0},   {8, 8, 4, 0, 0, 0},
+                                    {4, 2, 5, 3, 0, 0},   {4, 3, 9, 2, 2, 0},  {5, 4, 16, 1, 7, 0},  {1, 1, 2, 4, 3, 0},
+                                    {7, 3, 2, 9, 1, 0},   {64, 5, 6, 0, 0, 0}, {200, 7, 4, 1, 1, 0}, {2, 2, 4, 1000, 5, 0},
+                                    {3, 3, 3, 1, 200, 0}, {1, 1, 5, 0, 0, 9},  {3, 2, 4, 0, 0, 40},  {4, 4, 5, 3, 0, 8},
+                                    {3, 3, 9, 2, 2, 7},   {2, 1, 4, 3, 5, 11}, {5, 4, 16, 1, 7, 6},  {4, 1, 2, 9, 1, 4}};
 #define CASES (sizeof cases / sizeof *cases)
 
 static double noise(uint64_t *state) {
@@ -50,6 +54,20 @@ static hark_tensor made(hark_context *context, hark_type type, int64_t a, int64_
       ((double *)tensor.data)[i] = x;
   }
   return tensor;
+}
+
+/* First rows of chunks of a text, which has at most that many; returns how many. The last chunk may be shorter than the others. */
+static int64_t start_chunks(const decode_case *c, hark_type type, int64_t length, int64_t *starts) {
+  uint64_t state = 77;
+  int64_t count = 0;
+  for (int64_t row = 0, rows; row < length; row += rows) {
+    const double x = (noise(&state) + 1) / 2;
+    rows = c->chunk + (int64_t)(x * (double)(c->longest - c->chunk + 1));
+    if (type == HARK_F32)
+      for (rows = c->chunk; 2 * rows <= c->longest && noise(&state) > 0;) rows *= 2;
+    starts[count++] = row;
+  }
+  return count;
 }
 
 /* [1, L, heads * d] as [1, heads, L, d]. */
@@ -80,6 +98,7 @@ static void attend_to_all(hark_context *context, const decode_case *c, const har
   desc.selected_slots = c->selected;
   desc.kept_chunks = c->kept;
   desc.global_slots = c->globals;
+  desc.has_chunk_starts = c->longest > 0;
   hark_attention_plan *plan;
   assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
   hark_attention_args args = {.struct_size = sizeof args};
@@ -87,6 +106,11 @@ static void attend_to_all(hark_context *context, const decode_case *c, const har
   args.key = by_heads(k, KEY_HEADS);
   args.value = by_heads(v, KEY_HEADS);
   args.out = by_heads(out, HEADS);
+  uint8_t begins[MOST_ROWS] = {0};
+  int64_t starts[MOST_ROWS];
+  const int64_t shape[] = {1, q->shape[1]}, chunks = c->longest > 0 ? start_chunks(c, q->type, q->shape[1], starts) : 0;
+  for (int64_t i = 0; i < chunks; i++) begins[starts[i]] = 1;
+  if (c->longest > 0) assert_int_equal(hark_tensor_wrap(context, begins, HARK_U8, 2, shape, NULL, &args.chunk_starts), HARK_OK);
   args.workspace = aligned_alloc(64, (hark_attention_plan_sizes(plan).forward_workspace + 63) / 64 * 64);
   assert_non_null(args.workspace);
   assert_int_equal(hark_attention_forward(context, plan, &args), HARK_OK);
@@ -111,7 +135,8 @@ static hark_compressed_decode_attributes attributes_of(const decode_case *c, int
                                              .kept_chunks = c->kept,
                                              .global_slots = c->globals,
                                              .first_position = first,
-                                             .scale = 0.5};
+                                             .scale = 0.5,
+                                             .chunk_maximum = c->longest};
 }
 
 static int64_t at_least(int64_t x, int64_t least) { return x > least ? x : least; }
@@ -133,7 +158,11 @@ static void attend_by_passes(hark_context *context, const decode_case *c, const 
       made(context, q->type, has.chunks, c->slots, width, 3, 1e30), made(context, q->type, has.chunks, c->slots, value_width, 4, 1e30),
       made(context, q->type, has.globals, 2, width, 5, 1e30),       made(context, q->type, has.globals, 2, value_width, 6, 1e30)};
   enum { PARTS = (int)(sizeof cache / sizeof *cache) };
-  for (int64_t first = 0, count; first < length; first += count) {
+  int64_t starts[MOST_ROWS], *global_rows = calloc((size_t)(has.globals * KEY_HEADS), sizeof *global_rows);
+  assert_non_null(global_rows);
+  for (int64_t i = 0; i < has.globals * KEY_HEADS; i++) global_rows[i] = -1000 - i;
+  const int64_t chunks = c->longest > 0 ? start_chunks(c, q->type, length, starts) : 0, rows_shape[] = {has.globals, KEY_HEADS};
+  for (int64_t first = 0, count, begun = 0; first < length; first += count) {
     count = first == 0 ? pass : pass > 5 ? 1 : pass; /* a prompt, then tokens */
     if (count > length - first) count = length - first;
     const hark_compressed_decode_attributes attributes = attributes_of(c, first);
@@ -142,6 +171,12 @@ static void attend_by_passes(hark_context *context, const decode_case *c, const 
     call.inputs[1] = rows_of(k, first, count);
     call.inputs[2] = rows_of(v, first, count);
     for (int i = 0; i < PARTS; i++) call.inputs[3 + i] = cache[i];
+    while (begun < chunks && starts[begun] < first + count) begun++;
+    if (c->longest > 0) {
+      call.input_count += 2;
+      assert_int_equal(hark_tensor_wrap(context, starts, HARK_I64, 1, &begun, NULL, &call.inputs[3 + PARTS]), HARK_OK);
+      assert_int_equal(hark_tensor_wrap(context, global_rows, HARK_I64, 2, rows_shape, NULL, &call.inputs[4 + PARTS]), HARK_OK);
+    }
     call.outputs[0] = rows_of(out, first, count);
     hark_inferred inferred = {0};
     if (hark_op_compressed_decode.infer(context, &attributes, call.inputs, call.input_count, &inferred) != HARK_OK)
@@ -151,6 +186,7 @@ static void attend_by_passes(hark_context *context, const decode_case *c, const 
     assert_int_equal(hark_operator_forward(context, &call), HARK_OK);
     free(call.workspace);
   }
+  free(global_rows);
   for (int i = 0; i < PARTS; i++) hark_tensor_destroy(context, &cache[i]);
 }
 
@@ -167,10 +203,10 @@ static void compare(hark_context *definition, hark_context *context, const decod
     attend_by_passes(context, c, &q, &k, &v, passes[p], p % 2 == 1, &parts);
     for (int64_t i = 0; i < length * HEADS * VALUE_DIM; i++)
       if (!(fabs(get(&parts, i) - get(&whole, i)) <= (type == HARK_F32 ? WITHIN_F32 : WITHIN)))
-        fail_msg("chunks of %" PRId64 ", %" PRId64 " slots, %" PRId64 " selected, %" PRId64 " kept, %" PRId64
-                 " globals; %d rows in passes of %d: row %d is %.17g, of the whole text %.17g",
-                 c->chunk, c->slots, c->selected, c->kept, c->globals, (int)length, (int)passes[p], (int)(i / (HEADS * VALUE_DIM)),
-                 get(&parts, i), get(&whole, i));
+        fail_msg("chunks of %" PRId64 ", %" PRId64 " slots, %" PRId64 " selected, %" PRId64 " kept, %" PRId64 " globals, longest %" PRId64
+                 "; %d rows in passes of %d: row %d is %.17g, of the whole text %.17g",
+                 c->chunk, c->slots, c->selected, c->kept, c->globals, c->longest, (int)length, (int)passes[p],
+                 (int)(i / (HEADS * VALUE_DIM)), get(&parts, i), get(&whole, i));
   }
   hark_tensor *const all[] = {&q, &k, &v, &whole, &parts};
   for (int i = 0; i < 5; i++) hark_tensor_destroy(definition, all[i]);
@@ -188,8 +224,10 @@ static void rows_equal_those_of_the_whole_text(void **state) {
 /* Also where a row selects a few of many slots. */
 static void kernels_select_as_the_definition_does(void **state) {
   (void)state;
-  static const decode_case exact[] = {{4, 1, 3, 0, 0},  {8, 8, 4, 0, 0}, {4, 2, 5, 3, 2}, {64, 4, 6, 0, 0}, {1, 1, 2, 4, 3},
-                                      {2, 2, 40, 0, 0}, {4, 4, 1, 9, 5}, {1, 1, 7, 0, 0}, {2, 1, 16, 50, 1}};
+  static const decode_case exact[] = {{4, 1, 3, 0, 0, 0},   {8, 8, 4, 0, 0, 0},  {4, 2, 5, 3, 2, 0},  {64, 4, 6, 0, 0, 0},
+                                      {1, 1, 2, 4, 3, 0},   {2, 2, 40, 0, 0, 0}, {4, 4, 1, 9, 5, 0},  {1, 1, 7, 0, 0, 0},
+                                      {2, 1, 16, 50, 1, 0}, {1, 1, 3, 0, 0, 8},  {4, 2, 5, 3, 2, 16}, {2, 2, 9, 5, 3, 4},
+                                      {4, 4, 40, 9, 5, 64}};
   static const int64_t lengths[] = {1, 9, 70, 300}, passes[] = {1, 300};
   test_setup setups[TEST_MAX_SETUPS];
   const int count = test_setups_readable(setups);
@@ -226,6 +264,62 @@ static void caches_are_as_large_as_needed(void **state) {
   check_sizes(4, 3, 5, 21, 8, 4, 2);
   check_sizes(4, 1000, 5, 9, 8, 2, 0);
   check_sizes((int64_t)1 << 20, 1, 5, 100, 100, 0, 0);
+}
+
+/* A chunk of another length, a beginning after row 0, a chunk that does not end, and starts without need. */
+static void wrong_starts_are_refused(void **state) {
+  (void)state;
+  enum { ROWS = 12 };
+  static const struct {
+    int64_t longest, count, starts[4];
+    const char *message;
+  } wrong[] = {{6, 3, {0, 4, 7}, "the chunk from row 4 to row 6 has 3 rows, expected 4 to 6"},
+               {6, 2, {0, 7}, "the chunk from row 0 to row 6 has 7 rows, expected 4 to 6"},
+               {6, 2, {1, 6}, "chunk_starts begins with 1, expected 0"},
+               {6, 2, {0, 5}, "the chunk from row 5 to row 11 has 7 rows, expected 1 to 6"},
+               {6, 4, {0, 4, 8, 12}, "the chunk from row 12 to row 11 has 0 rows, expected 1 to 6"},
+               {6, 0, {0}, "chunk_starts has no starts, expected at least 1"},
+               {0, 2, {0, 6}, "chunk_starts is given with chunk_maximum 0"},
+               {3, 2, {0, 6}, "chunk_maximum is 3, expected 4 to 1048576"}};
+  hark_context *context = test_reference_open();
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    const decode_case c = {.chunk = 4, .slots = 2, .selected = 2, .kept = 2, .globals = 1, .longest = wrong[i].longest};
+    const hark_compressed_decode_attributes attributes = attributes_of(&c, 0);
+    hark_tensor parts[] = {made(context, HARK_F32, 1, ROWS, HEADS * 4, 1, 1),     made(context, HARK_F32, 1, ROWS, KEY_HEADS * 4, 2, 1),
+                           made(context, HARK_F32, 1, ROWS, KEY_HEADS * 4, 3, 1), made(context, HARK_F32, 1, 8, KEY_HEADS * 4, 4, 1),
+                           made(context, HARK_F32, 1, 8, KEY_HEADS * 4, 5, 1),    made(context, HARK_F32, 3, 2, KEY_HEADS * 4, 6, 1),
+                           made(context, HARK_F32, 3, 2, KEY_HEADS * 4, 7, 1),    made(context, HARK_F32, 1, 2, KEY_HEADS * 4, 8, 1),
+                           made(context, HARK_F32, 1, 2, KEY_HEADS * 4, 9, 1)};
+    enum { PARTS = (int)(sizeof parts / sizeof *parts) };
+    int64_t starts[4], global_rows[KEY_HEADS];
+    const int64_t rows_shape[] = {1, KEY_HEADS}, ring[] = {1, wrong[i].longest > 0 ? ROWS : 8, KEY_HEADS * 4};
+    hark_call call = {.op = &hark_op_compressed_decode, .attributes = &attributes, .input_count = PARTS + 2};
+    memcpy(starts, wrong[i].starts, sizeof starts);
+    for (int part = 0; part < PARTS; part++) call.inputs[part] = parts[part];
+    hark_tensor ring_key, ring_value, out = made(context, HARK_F32, 1, ROWS, HEADS * 4, 10, 1);
+    assert_int_equal(hark_tensor_create(context, HARK_F32, 3, ring, &ring_key), HARK_OK);
+    assert_int_equal(hark_tensor_create(context, HARK_F32, 3, ring, &ring_value), HARK_OK);
+    call.inputs[3] = ring_key;
+    call.inputs[4] = ring_value;
+    call.outputs[0] = out;
+    assert_int_equal(hark_tensor_wrap(context, starts, HARK_I64, 1, &wrong[i].count, NULL, &call.inputs[PARTS]), HARK_OK);
+    assert_int_equal(hark_tensor_wrap(context, global_rows, HARK_I64, 2, rows_shape, NULL, &call.inputs[PARTS + 1]), HARK_OK);
+    hark_inferred inferred = {0};
+    hark_status status = hark_op_compressed_decode.infer(context, &attributes, call.inputs, call.input_count, &inferred);
+    if (status == HARK_OK) {
+      call.workspace = aligned_alloc(64, (inferred.forward_workspace + 64) / 64 * 64);
+      assert_non_null(call.workspace);
+      status = hark_operator_forward(context, &call);
+      free(call.workspace);
+    }
+    if (status == HARK_OK || strstr(hark_context_message(context), wrong[i].message) == NULL)
+      fail_msg("\"%s\", expected \"%s\"", status == HARK_OK ? "accepted" : hark_context_message(context), wrong[i].message);
+    for (int part = 0; part < PARTS; part++) hark_tensor_destroy(context, &parts[part]);
+    hark_tensor_destroy(context, &ring_key);
+    hark_tensor_destroy(context, &ring_value);
+    hark_tensor_destroy(context, &out);
+  }
+  test_setup_close(context);
 }
 
 static void wrong_calls_are_refused(void **state) {
@@ -283,6 +377,7 @@ static void wrong_calls_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(rows_equal_those_of_the_whole_text),
                                      cmocka_unit_test(kernels_select_as_the_definition_does),
-                                     cmocka_unit_test(caches_are_as_large_as_needed), cmocka_unit_test(wrong_calls_are_refused)};
+                                     cmocka_unit_test(caches_are_as_large_as_needed), cmocka_unit_test(wrong_starts_are_refused),
+                                     cmocka_unit_test(wrong_calls_are_refused)};
   return cmocka_run_group_tests_name("compressed_decode", tests, NULL, NULL);
 }

@@ -500,6 +500,16 @@ static void options_of_chunks_that_say_nothing_are_refused(void **state) {
     (void)snprintf(words, sizeof words, "train --out none " AHCA "--steps 2 %s", cases[i].words);
     expect(words, HARK_EXIT_USAGE, "", cases[i].message);
   }
+  /* the delimiters of compressed attention, in a text */
+#define DECODER                                                                                                                            \
+  "train --out none --data text.txt --tokenizer bytes --layers 1 --width 8 --heads 1 --context 12 --batch 1 --threads 1 --steps 1 "        \
+  "--structure compressed --attention-chunk 2 --chunk-delimiters "
+  expect(DECODER "1000", HARK_EXIT_USAGE, "", "model.attention.delimiters has 1000, expected tokens, 0 to");
+  expect(DECODER "5", HARK_EXIT_USAGE, "", "model.attention.delimiters: token 5 never occurs in the training data");
+  expect(DECODER "x", HARK_EXIT_USAGE, "", "expected whole numbers in [0, 2147483647]");
+  expect(DECODER "102 --model.attention.chunk-maximum 1", HARK_EXIT_USAGE, "", "chunk_maximum is 1, expected at least");
+  expect("train --out none --data text.txt --steps 1 --chunk-delimiters 4", HARK_EXIT_USAGE, "", "it needs --structure compressed");
+#undef DECODER
   expect("train --out none --architecture ahca --data text.txt --steps 2", HARK_EXIT_USAGE, "", "ahca cannot continue a text");
 #define RARE                                                                                                                               \
   "--format text --classes 3 --data rare.tsv --architecture ahca --layers 2 --width 16 --heads 2 --context 12 --chunk-size 3 "             \

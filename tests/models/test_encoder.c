@@ -429,19 +429,24 @@ static void towers_share_their_weights(void **state) {
 /* ---- decoders ---- */
 
 /* What only decoders have. */
-static const variant compressed = {
-    "compressed",
-    {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary.pairs = HARK_ROTARY_HALF,
-     .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_COMPRESSED), .attention.chunk = 2, .attention.chunk_slots = 2,
-     .attention.selected_slots = 1, .attention.kept_chunks = 1, .attention.global_slots = 1}};
+static const variant of_decoders[] = {
+    {"compressed",
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary.pairs = HARK_ROTARY_HALF,
+      .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_COMPRESSED), .attention.chunk = 2, .attention.chunk_slots = 2,
+      .attention.selected_slots = 1, .attention.kept_chunks = 1, .attention.global_slots = 1}},
+    {"compressed_delimited",
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary.pairs = HARK_ROTARY_HALF,
+      .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_COMPRESSED), .attention.chunk = 1, .attention.chunk_slots = 1,
+      .attention.selected_slots = 1, .attention.chunk_delimiters = {2, 3}, .attention.chunk_delimiter_count = 2}}};
+#define OF_DECODERS (sizeof of_decoders / sizeof *of_decoders)
 
 /* Sequences of one length, packed and in rows: the same logits, and causal. */
 static void a_decoder_reads_packed_sequences(void **state) {
   (void)state;
   enum { BATCH = 3, LENGTH = 7 };
-  for (size_t v = 0; v <= VARIANTS; v++) {
+  for (size_t v = 0; v < VARIANTS + OF_DECODERS; v++) {
     hark_context *context = test_reference_open();
-    const variant *of = v < VARIANTS ? &variants[v] : &compressed;
+    const variant *of = v < VARIANTS ? &variants[v] : &of_decoders[v - VARIANTS];
     hark_network_config config = of->config;
     config.architecture = HARK_ARCHITECTURE_DECODER;
     if (hark_positional_list_direction(config.positional, "right") > 0) config.positional = "left(decay)"; /* the other is refused */

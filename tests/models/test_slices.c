@@ -65,6 +65,10 @@ static const variant variants[] = {
     {"compressed",
      {BASE(1), .positions = HARK_POSITIONS_ROTARY, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_COMPRESSED), .attention.chunk = 8,
       .attention.chunk_slots = 2, .attention.selected_slots = 4, .attention.kept_chunks = 3, .attention.global_slots = 2}},
+    {"compressed_delimited",
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_COMPRESSED), .attention.chunk = 4,
+      .attention.chunk_slots = 2, .attention.selected_slots = 4, .attention.kept_chunks = 3, .attention.global_slots = 2,
+      .attention.chunk_delimiters = {1, 3}, .attention.chunk_delimiter_count = 2}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 

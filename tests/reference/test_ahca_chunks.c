@@ -84,6 +84,58 @@ static void delimiters_end_chunks_of_the_minimum_and_the_maximum_ends_the_others
   check_cut(&rule, 1, (const double[]){0, 12}, (const double[14]){0}, NULL, (const double[]){0, 5, 10}, (const double[]){0, 3});
 }
 
+/* The same cuts, one bit a token; segments are sequences of their own. */
+static void check_starts(const hark_chunk_starts_attributes *cut, int64_t batch, int64_t rows, const double *tokens,
+                         const double *expected) {
+  const hark_sample_input inputs[] = {{HARK_I32, 2, {batch, rows}, 0, 1}};
+  test_single s;
+  test_single_open(&s, &hark_op_chunk_starts, cut, 1, inputs);
+  test_single_set(&s, 0, tokens);
+  double *starts = test_single_forward(&s);
+  test_numbers_at(starts, expected, (int)(batch * rows), __FILE__, __LINE__);
+  free(starts);
+  test_single_close(&s);
+}
+
+static void starts_are_where_delimiters_and_lengths_end_chunks(void **state) {
+  (void)state;
+  static const int64_t segments[] = {4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1, 1, 1, 1};
+  static const double tokens[] = {1, 1, 9, 9, 1, 1, 1, 1, 1, 9, 9, 9, 1, 1};
+  hark_chunk_starts_attributes cut = {.delimiters = stops, .delimiter_count = 1, .minimum = 2, .maximum = 5};
+  check_starts(&cut, 2, 7, tokens, (const double[]){1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 1, 0});
+  check_starts(&cut, 1, 14, tokens, (const double[]){1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0});
+  cut.segments = segments;
+  check_starts(&cut, 1, 14, tokens, (const double[]){1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0});
+  cut.delimiter_count = 0;
+  check_starts(&cut, 1, 14, tokens, (const double[]){1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0});
+  cut.minimum = cut.maximum = 1;
+  check_starts(&cut, 1, 3, tokens, (const double[]){1, 1, 1});
+}
+
+/* Both operators cut random tokens at the same places. */
+static void starts_equal_the_boundaries(void **state) {
+  (void)state;
+  enum { ROWS = 60 };
+  for (int round = 0; round < 20; round++) {
+    const int64_t minimum = 1 + round % 4, maximum = minimum + round % 7;
+    const hark_chunk_boundaries_attributes rule = {
+        .rule = HARK_CHUNK_DELIMITER, .rows = ROWS, .minimum = minimum, .maximum = maximum, .delimiters = stops, .delimiter_count = 1};
+    const hark_chunk_starts_attributes cut = {.delimiters = stops, .delimiter_count = 1, .minimum = minimum, .maximum = maximum};
+    double tokens[ROWS], starts[ROWS], chunks[ROWS];
+    int count = 0;
+    int64_t length = 0;
+    for (int t = 0; t < ROWS; t++) tokens[t] = (t * t + 3 * round) % 5 == 0 ? 9 : 1;
+    for (int t = 0; t < ROWS; t++, length++) { /* from the definition */
+      const bool begins = t == 0 || length == maximum || (length >= minimum && tokens[t - 1] == 9);
+      starts[t] = begins;
+      if (begins) chunks[count++] = t;
+      if (begins) length = 0;
+    }
+    check_starts(&cut, 1, ROWS, tokens, starts);
+    check_cut(&rule, 1, (const double[]){0, ROWS}, tokens, NULL, chunks, (const double[]){0, count});
+  }
+}
+
 static void scores_cut_where_they_reach_the_threshold(void **state) {
   (void)state;
   const hark_chunk_boundaries_attributes rule = {.rule = HARK_CHUNK_SCORE, .rows = 10, .minimum = 2, .maximum = 4, .threshold = 0.5};
@@ -304,6 +356,8 @@ int main(void) {
       cmocka_unit_test(fixed_chunks_have_their_size_but_for_the_last),
       cmocka_unit_test(capacity_holds_the_most_chunks_and_no_more_than_one_a_sequence_over),
       cmocka_unit_test(delimiters_end_chunks_of_the_minimum_and_the_maximum_ends_the_others),
+      cmocka_unit_test(starts_are_where_delimiters_and_lengths_end_chunks),
+      cmocka_unit_test(starts_equal_the_boundaries),
       cmocka_unit_test(scores_cut_where_they_reach_the_threshold),
       cmocka_unit_test(peaks_cut_where_they_exceed_the_rest_of_their_sequence),
       cmocka_unit_test(given_chunks_are_taken_or_refused_with_the_row),

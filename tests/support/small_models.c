@@ -7,6 +7,7 @@
 #include "support/setups.h"
 #include "support/text_files.h"
 
+#define DELIMITERS "53, 73, 205, 241, 85, 71, 61, 7, 149, 141, 187, 31" /* tokens that small_model_token() gives */
 #define FACTORS "\"rotary.short_factor\": [1, 1.1, 1.25, 1.3], \"rotary.long_factor\": [\"1,1.5\", \"3, 6.5\"], "
 
 const char *const small_model_descriptions[] = {
@@ -34,7 +35,11 @@ const char *const small_model_descriptions[] = {
                                                      "\"global_slots\": 3"),
     MODEL("none", ATTENTION("dense,compressed", "false") ", \"chunk\": 4, \"chunk_slots\": 1, \"selected_slots\": 100"),
     MODEL("none", ATTENTION("compressed,hierarchical", "false") ", \"hierarchy_block\": 2, \"chunk\": 2, \"chunk_slots\": 2, "
-                                                                "\"selected_slots\": 3, \"kept_chunks\": 3")};
+                                                                "\"selected_slots\": 3, \"kept_chunks\": 3"),
+    MODEL("rotary", ATTENTION("compressed", "false") ", \"chunk\": 2, \"chunk_slots\": 2, \"selected_slots\": 90, \"kept_chunks\": 2, "
+                                                     "\"global_slots\": 3, \"delimiters\": [" DELIMITERS "], \"chunk_maximum\": 7"),
+    MODEL("none", ATTENTION("window,compressed", "false") ", \"chunk\": 1, \"chunk_slots\": 1, \"selected_slots\": 90, \"delimiters\": "
+                                                          "[" DELIMITERS "]")};
 _Static_assert(sizeof small_model_descriptions / sizeof *small_model_descriptions == DESCRIPTIONS, "DESCRIPTIONS is the number of rows");
 
 bool small_model_reads_again(const char *description) {

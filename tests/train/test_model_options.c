@@ -143,7 +143,7 @@ static void satisfy_need(const hark_option_need *need) {
     case HARK_NEED_OTHER_WORDS:
       for (int i = 0; hark_option_choice_at(row->option.range, i, value) && hark_option_choice(need->test, value) >= 0;) i++;
       break;
-    case HARK_NEED_GIVEN: (void)snprintf(value, sizeof value, "decay"); break;
+    case HARK_NEED_GIVEN: (void)snprintf(value, sizeof value, row->option.type == HARK_OPTION_LIST ? "5" : "decay"); break;
     case HARK_NEED_ABOVE:
     case HARK_NEED_AT_LEAST: (void)snprintf(value, sizeof value, "%g", need->bound + 1); break;
     case HARK_NEED_NONE: break;
@@ -169,9 +169,9 @@ static void satisfy(const hark_model_option *row) {
 static void fit_rest(void) {
   static const struct {
     const char *name, *value;
-  } sizes[] = {{"model.layers", "2"},         {"model.heads", "2"},         {"model.width", "16"},
-               {"model.context", "8"},        {"model.ahca.selected", "2"}, {"model.ahca.secondary_slots", "8"},
-               {"model.ahca.chunk_size", "4"}};
+  } sizes[] = {{"model.layers", "2"},          {"model.heads", "2"},          {"model.width", "16"},
+               {"model.context", "8"},         {"model.ahca.selected", "2"},  {"model.ahca.secondary_slots", "8"},
+               {"model.ahca.chunk_size", "4"}, {"model.attention.chunk", "4"}};
   const hark_architecture *const architecture = hark_architecture_of(config.model.architecture);
   const bool text = config.model.architecture == HARK_ARCHITECTURE_DECODER || config.model.architecture == HARK_ARCHITECTURE_MASKED_ENCODER;
   if (config.model.latent.form == HARK_LATENT_FORM_SINGLE) set("model.layers", "1");

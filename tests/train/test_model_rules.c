@@ -126,6 +126,8 @@ static const struct {
     {{MASKED, COMPRESSED}, "model.attention.structure compressed needs model.architecture decoder: a query sees only earlier tokens"},
     {{COMPRESSED, {ATTENTION("chunk"), "4"}, {ATTENTION("chunk_slots"), "5"}},
      "model.attention.chunk_slots is 5, expected at most model.attention.chunk = 4"},
+    {{COMPRESSED, {ATTENTION("chunk"), "8"}, {ATTENTION("delimiters"), "32"}, {ATTENTION("chunk_maximum"), "7"}},
+     "model.attention.chunk_maximum is 7, expected at least model.attention.chunk = 8"},
     {{COMPRESSED, {"model.positional", "decay"}},
      "model.positional is a kernel of the distance, and the tokens of a slot of model.attention.structure compressed have several "
      "distances, expected no kernel"},
@@ -320,6 +322,7 @@ static void classes(hark_network_config *c) { c->classes = CLASSES; }
 static void three_parts(hark_network_config *c) { c->parts = 3; }
 static void two_parts(hark_network_config *c) { c->parts = 2; }
 static void sentences(hark_network_config *c) { c->sentences = true; }
+static void five_tokens(hark_network_config *c) { c->vocabulary = 5; }
 static void responses(hark_network_config *c) { c->responses = RESPONSES; }
 static void no_vectors(hark_network_config *c) { c->features = c->responses = 0; }
 static void vectors(hark_network_config *c) {
@@ -349,6 +352,7 @@ static const struct {
     {{SCALED("dynamic")},
      sentences,
      "model.rotary.scaling dynamic depends on the length of a text, expected texts that are read one by one, no sentences"},
+    {{COMPRESSED, {ATTENTION("delimiters"), "4,5"}}, five_tokens, "model.attention.delimiters has 5, expected tokens, 0 to 4"},
     {{{NULL}}, responses, "vectors of 0 features and 2 responses, expected both at least 1, or none"},
     {{{NULL}}, vectors, "model.architecture decoder reads tokens of a vocabulary, and the data are real vectors of 5 features"},
     {{OF_LATENT}, no_vectors, "model.architecture latent reads real vectors, and the data are tokens of a vocabulary"},

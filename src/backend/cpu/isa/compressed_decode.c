@@ -27,7 +27,8 @@ typedef struct decoder {
   hark_compressed_cache cache;
   int64_t key_head, key_step, value_step; /* steps: from one row to the next */
   int head_dim, value_dim;
-  float log_fewer, log_more; /* log n of slots with floor(m / C) rows and with one more */
+  float log_fewer, log_more; /* log n of slots with floor(m / C) rows and with one more, where all chunks have m */
+  float *slot_log;           /* where they do not: log n of every stored slot */
   float *logit;              /* of entries */
   entry *entry;              /* of each logit */
   double *global_log;        /* log n of the globals */
@@ -40,7 +41,7 @@ HARK_SIMD float *row_of(const decoder *d, int input, int64_t row, int width) {
 
 static decoder open_decoder(const hark_call *call, int64_t key_head) {
   const hark_compressed_decode_attributes *decode = call->attributes;
-  decoder d = {.call = call, .cache = hark_compressed_cache_of(call), .key_head = key_head};
+  decoder d = {.call = call, .cache = hark_compressed_cache_of(call, key_head), .key_head = key_head};
   d.head_dim = (int)(call->inputs[HARK_COMPRESSED_QUERY].shape[2] / decode->heads);
   d.value_dim = (int)(call->inputs[HARK_COMPRESSED_VALUE].shape[2] / decode->key_heads);
   d.key_step = decode->key_heads * d.head_dim;
@@ -56,6 +57,7 @@ static decoder open_decoder(const hark_call *call, int64_t key_head) {
   d.global_log = memory;
   d.entry = (entry *)(memory + globals);
   d.logit = (float *)(memory + globals + entries);
+  d.slot_log = d.logit + entries;
   return d;
 }
 
@@ -63,15 +65,15 @@ static decoder open_decoder(const hark_call *call, int64_t key_head) {
 
 /* Slots of a finished chunk, whose rows are in the ring. */
 static void make_slots(const decoder *d, int64_t chunk, int ring, int slots, int width) {
-  const int64_t rows = d->cache.decode->chunk, count = d->cache.decode->chunk_slots;
+  const int64_t count = d->cache.decode->chunk_slots;
   for (int64_t i = 0; i < count; i++) {
-    const int64_t first = hark_compressed_slot_begin(&d->cache, i), last = hark_compressed_slot_begin(&d->cache, i + 1);
+    const int64_t first = hark_compressed_slot_begin(&d->cache, chunk, i), last = hark_compressed_slot_begin(&d->cache, chunk, i + 1);
     float *mean = row_of(d, slots, hark_compressed_slot_row(&d->cache, chunk * count + i), width);
     for (int begin = 0; begin < width; begin += HARK_LANES) {
       const int lanes = width - begin < HARK_LANES ? width - begin : HARK_LANES;
       double sum[HARK_LANES] = {0};
       for (int64_t row = first; row < last; row++) {
-        const float *from = row_of(d, ring, (chunk * rows + row) % d->cache.ring, width) + begin;
+        const float *from = row_of(d, ring, row % d->cache.ring, width) + begin;
         for (int c = 0; c < lanes; c++) sum[c] += (double)from[c];
       }
       for (int c = 0; c < lanes; c++) mean[begin + c] = (float)(sum[c] / (double)(last - first));
@@ -96,10 +98,10 @@ static void merge_chunk(const decoder *d, int64_t chunk, int slots, int globals,
   }
 }
 
-/* What row n changes in the cache before it attends: of keys, or of values. */
-static void append(const decoder *d, int64_t row, int from, int ring, int slots, int globals, int width) {
-  const int64_t n = d->cache.decode->first_position + row, chunk = n / d->cache.decode->chunk;
-  if (n > 0 && n % d->cache.decode->chunk == 0) {
+/* What row n of a chunk changes in the cache before it attends: of keys, or of values. */
+static void append(const decoder *d, int64_t row, int64_t chunk, int from, int ring, int slots, int globals, int width) {
+  const int64_t n = d->cache.decode->first_position + row;
+  if (chunk > 0 && n == hark_compressed_begin(&d->cache, chunk)) {
     const int64_t old = hark_compressed_leaves(&d->cache, chunk);
     if (old >= 0) merge_chunk(d, old, slots, globals, width);
     make_slots(d, chunk - 1, ring, slots, width);
@@ -116,7 +118,8 @@ HARK_SIMD void slot_logits(const decoder *d, const float *query, int64_t slot, i
   const int64_t fewer = decode->chunk / decode->chunk_slots;
   const bool are_equal = decode->chunk % decode->chunk_slots == 0;
   row_products(query, row_of(d, HARK_COMPRESSED_SLOT_KEY, row, d->head_dim), d->key_step, count, d->head_dim, logits);
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count && d->cache.starts != NULL; i++) logits[i] = scale * logits[i] + d->slot_log[row + i];
+  for (int i = 0; i < count && d->cache.starts == NULL; i++) {
     const bool has_more = !are_equal && hark_compressed_slot_count(&d->cache, slot + i) != fewer;
     logits[i] = scale * logits[i] + (has_more ? d->log_more : d->log_fewer);
   }
@@ -211,9 +214,9 @@ static void mix_all(const decoder *d, int64_t count, float total, float *out) {
   }
 }
 
-static void attend(const decoder *d, int64_t head, int64_t row) {
+static void attend(const decoder *d, int64_t head, int64_t row, int64_t chunk) {
   const hark_compressed_decode_attributes *decode = d->cache.decode;
-  const int64_t n = decode->first_position + row, chunk = n / decode->chunk, at = row * decode->heads + head;
+  const int64_t n = decode->first_position + row, at = row * decode->heads + head;
   const int64_t globals = hark_min(decode->global_slots, hark_compressed_merged(&d->cache, chunk));
   const float *query = (const float *)d->call->inputs[HARK_COMPRESSED_QUERY].data + at * d->head_dim;
   float *out = (float *)d->call->outputs[0].data + at * d->value_dim;
@@ -226,7 +229,7 @@ static void attend(const decoder *d, int64_t head, int64_t row) {
     d->entry[count].value = row_of(d, HARK_COMPRESSED_GLOBAL_VALUE, 2 * g, d->value_dim);
     d->logit[count++] = scale * product + (float)d->global_log[g];
   }
-  for (int64_t key = hark_max(0, chunk - 1) * decode->chunk, next; key <= n; key = next) {
+  for (int64_t key = hark_compressed_begin(&d->cache, hark_max(0, chunk - 1)), next; key <= n; key = next) {
     const int64_t place = key % d->cache.ring;
     next = hark_min(key + HARK_LANES, hark_min(n + 1, key + d->cache.ring - place));
     const int lanes = (int)(next - key);
@@ -250,20 +253,37 @@ static void attend(const decoder *d, int64_t head, int64_t row) {
   mix_all(d, count, total, out);
 }
 
+/* Logarithms of the numbers of rows that the queries of a chunk need. */
+static void take_logarithms(const decoder *d, int64_t chunk) {
+  const int64_t merged = hark_compressed_merged(&d->cache, chunk);
+  int64_t from, to;
+  for (int64_t g = 0; g < hark_min(d->cache.decode->global_slots, merged); g++)
+    d->global_log[g] = log((double)hark_compressed_global_count(&d->cache, g, merged));
+  if (d->cache.starts == NULL) return;
+  hark_compressed_candidates(&d->cache, chunk, &from, &to);
+  for (int64_t slot = from; slot < to; slot++)
+    d->slot_log[hark_compressed_slot_row(&d->cache, slot)] = logf((float)hark_compressed_slot_count(&d->cache, slot));
+}
+
 /* Heads that share a key head share its part of the cache: one piece of work, row after row. */
 static void decode_heads(const hark_call *call, int64_t first, int64_t last) {
   const hark_compressed_decode_attributes *decode = call->attributes;
   const int64_t group = decode->heads / decode->key_heads;
   for (int64_t key_head = first; key_head < last; key_head++) {
     const decoder d = open_decoder(call, key_head);
+    int64_t chunk = hark_compressed_chunk_of(&d.cache, decode->first_position);
     for (int64_t row = 0; row < call->inputs[HARK_COMPRESSED_QUERY].shape[1]; row++) {
-      const int64_t n = decode->first_position + row, merged = hark_compressed_merged(&d.cache, n / decode->chunk);
-      append(&d, row, HARK_COMPRESSED_KEY, HARK_COMPRESSED_RING_KEY, HARK_COMPRESSED_SLOT_KEY, HARK_COMPRESSED_GLOBAL_KEY, d.head_dim);
-      append(&d, row, HARK_COMPRESSED_VALUE, HARK_COMPRESSED_RING_VALUE, HARK_COMPRESSED_SLOT_VALUE, HARK_COMPRESSED_GLOBAL_VALUE,
+      const int64_t n = decode->first_position + row;
+      if (row > 0) chunk = hark_compressed_next_chunk(&d.cache, chunk, n);
+      const bool begins = chunk > 0 && n == hark_compressed_begin(&d.cache, chunk);
+      append(&d, row, chunk, HARK_COMPRESSED_KEY, HARK_COMPRESSED_RING_KEY, HARK_COMPRESSED_SLOT_KEY, HARK_COMPRESSED_GLOBAL_KEY,
+             d.head_dim);
+      append(&d, row, chunk, HARK_COMPRESSED_VALUE, HARK_COMPRESSED_RING_VALUE, HARK_COMPRESSED_SLOT_VALUE, HARK_COMPRESSED_GLOBAL_VALUE,
              d.value_dim);
-      for (int64_t g = 0; g < hark_min(decode->global_slots, merged) && (row == 0 || n % decode->chunk == 0); g++)
-        d.global_log[g] = log((double)hark_compressed_global_count(&d.cache, g, merged));
-      for (int64_t head = key_head * group; head < (key_head + 1) * group; head++) attend(&d, head, row);
+      if (begins && hark_compressed_leaves(&d.cache, chunk) >= 0)
+        hark_compressed_count_merged(&d.cache, hark_compressed_leaves(&d.cache, chunk));
+      if (row == 0 || begins) take_logarithms(&d, chunk);
+      for (int64_t head = key_head * group; head < (key_head + 1) * group; head++) attend(&d, head, row, chunk);
     }
   }
 }
@@ -273,6 +293,7 @@ hark_status HARK_ISA(hark_cpu_compressed_decode_forward)(hark_context *context, 
   if (call->inputs[HARK_COMPRESSED_SLOT_KEY].shape[0] > INT32_MAX / decode->chunk_slots) /* numbers of candidates */
     return hark_fail(context, HARK_TOO_LARGE,
                      "compressed_decode: slot_key has more than 2^31 - 1 slots, which the cpu backend cannot number");
+  HARK_TRY(hark_compressed_check_starts(context, call));
   const double operations = call->op->operations(decode, call->inputs, call->input_count, false);
   hark_cpu_ranges(context, call, decode->key_heads, 1, operations < 2.0 * SERIAL_PRODUCTS ? INT64_MAX : 1, decode_heads);
   return HARK_OK;
