@@ -195,10 +195,10 @@ typedef union hark_attention_own {
 /* attention: hark_attention_forward() and _backward() as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk,
  * Hkv*dv], then, absent if the plan does not use them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T or 2 T - 1], forget
  * [B, Lk, H], mask (u8, rank 4, broadcastable), hierarchical_bias [H or 1, 4 Nr - 1], query_mask (u8, [B or 1, Lq]), query_offsets and
- * key_offsets (i64 [sequences + 1]), contextual [H or 1, N, d], chunk_starts (u8, [B or 1, Lk]). output [B, Lq, H*dv]; saved: log_sum_exp [B, H, Lq] and what the plan
- * requires. With offsets the batch is ragged: all leading dimensions of query, key and value, of any number, are packed rows, and
- * attention_bias may have one number for each row of key, in any shape. The plan, or the descriptor, and the host arrays are borrowed
- * until the backward is done. */
+ * key_offsets (i64 [sequences + 1]), contextual [H or 1, N, d], chunk_starts (u8, [B or 1, Lk]). output [B, Lq, H*dv]; saved: log_sum_exp
+ * [B, H, Lq] and what the plan requires. With offsets the batch is ragged: all leading dimensions of query, key and value, of any number,
+ * are packed rows, and attention_bias may have one number for each row of key, in any shape. The plan, or the descriptor, and the host
+ * arrays are borrowed until the backward is done. */
 typedef struct hark_attention_attributes {
   const hark_attention_plan *plan;
   const hark_attention_desc *desc; /* if plan is NULL: what to compute, of the query's type; every call makes a new plan */

@@ -303,8 +303,8 @@ static hark_status end_slices(const slice_closure *closure, hark_value x, hark_v
 static hark_status embed(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,
                          hark_value *out);
 
-/* inputs: x, or the tokens; the table of a positional kernel, or 0, where the model shares one; where chunks begin, if needed. x' = x + attention(norm(x)); y = x' +
- * feed_forward(norm(x')). x is released if it is not an input of a segment. */
+/* inputs: x, or the tokens; the table of a positional kernel where the model shares one, or 0; where chunks begin, with has_flags. x' = x +
+ * attention(norm(x)); y = x' + feed_forward(norm(x')). x is released if it is not an input of a segment. */
 static hark_status build_block(void *data, hark_tape *tape, const hark_value *inputs, hark_value *outputs) {
   block_closure *closure = data;
   const hark_network *network = closure->network;

@@ -65,8 +65,8 @@ typedef struct hark_forward {
   /* With caches: tables of the positional kernel, one per layer (layers may share one); for structure hierarchical, the means of the
    * tables. NULL: the pass computes them. */
   const hark_tensor *log_kernels;
-  /* Where the chunks of compressed attention end after delimiters: u8, of the shape of the tokens (chunk_starts in hark/experimental.h); with
-   * caches i64 [K], the first tokens of all chunks of the text up to the end of this pass. */
+  /* Where chunks of compressed attention that end after delimiters begin. u8, of the shape of the tokens (chunk_starts in
+   * hark/experimental.h); with caches i64 [K]: the first tokens of all chunks up to the end of this pass. */
   hark_value chunk_flags;
   const hark_tensor *chunk_starts;
   hark_attention_observer *observe; /* receives every layer's attention; may be NULL */

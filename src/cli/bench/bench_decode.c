@@ -24,7 +24,7 @@
 #define RANDOM_ROWS 1021 /* no multiple of a chunk */
 #define CME_RIDGE 0.01   /* that of hark bench attention */
 
-enum { ROWS = 3, MOST_CACHES = HARK_COMPRESSED_INPUTS - ROWS }; /* inputs: query, key and value, then the caches */
+enum { ROWS = 3, MOST_CACHES = HARK_COMPRESSED_CHUNK_STARTS - ROWS }; /* inputs: query, key and value, then the caches */
 
 /* Kinds of attention, and their operators. */
 enum { HIERARCHICAL, CME, COMPRESSED, KINDS };
