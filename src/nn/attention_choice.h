@@ -22,19 +22,19 @@ typedef struct hark_attention_choice {
   hark_hierarchy_partition partition;
   hark_coarse_query coarse_query;
   hark_hierarchy_interpolation interpolation;
-  bool hierarchical_bias; /* learned, one table per head */
   hark_attention_kernel kernel;
   double sigma;
+  bool hierarchical_bias; /* learned, one table per head */
   bool forget_gate;
   bool unbiased;                   /* no biases in the projections, even if other layers have biases */
   hark_biased biased;              /* biases in the projections, where other layers have none */
   hark_layer_choice normalisation; /* hark_attention_normalisation of every layer */
   double ridge, ridge_power;       /* CME: lambda = ridge context^ridge_power; the initial value of every head where it is learned */
   bool ridge_learned, sigma_learned, unit;
+  bool noise_learned;           /* CME: a noise of every key and head, from its token */
   double dropout;               /* of attention weights */
   int64_t contextual_positions; /* rows of the table of positions that are counted by content; 0: none */
   int64_t grid_columns;         /* structure hierarchical: columns of the pictures whose pixels are the tokens; 0: no pictures */
-  bool noise_learned;           /* CME: a noise of every key and head, from its token */
   /* structure compressed, as in hark_attention_desc */
   int64_t chunk, chunk_slots, selected_slots, kept_chunks, global_slots;
   /* structure compressed, where chunks end after delimiters: then `chunk` is the fewest tokens of a chunk */
