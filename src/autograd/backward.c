@@ -151,6 +151,7 @@ static hark_status run_segment(hark_tape *tape, const tape_node *node) {
   /* The caller may have released an input since; the node still keeps its memory. */
   bool held[HARK_MAX_INPUTS] = {false};
   for (int i = 0; i < node->input_count; i++) {
+    if (node->inputs[i] == 0) continue;
     held[i] = tape_value_at(tape, node->inputs[i])->held;
     tape_value_at(tape, node->inputs[i])->held = true;
   }
@@ -168,7 +169,8 @@ static hark_status run_segment(hark_tape *tape, const tape_node *node) {
     from->gradient = (hark_tensor){0};
     hark_tape_release(tape, outputs[i]);
   }
-  for (int i = 0; i < node->input_count; i++) tape_value_at(tape, node->inputs[i])->held = held[i];
+  for (int i = 0; i < node->input_count; i++)
+    if (node->inputs[i] != 0) tape_value_at(tape, node->inputs[i])->held = held[i];
   tape->first_own = own;
   tape->operations = operations;
   return hark_tape_backward_nodes(tape, first_node);

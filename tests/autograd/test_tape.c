@@ -89,8 +89,9 @@ static hark_status forward(const graph *g, hark_value *loss) {
   if (status == HARK_OK) status = hark_tape_apply(g->tape, &hark_op_scale, &scale, 1, &x, 0, &x);
   if (status == HARK_OK) {
     graph *self = (graph *)(uintptr_t)g;
-    status = g->segmented ? hark_tape_segment(g->tape, build_middle, &self, sizeof self, 1, &x, 1, &head[0])
-                          : build_middle(&self, g->tape, &x, &head[0]);
+    const hark_value inputs[] = {x, 0}; /* the second one is absent */
+    status = g->segmented ? hark_tape_segment(g->tape, build_middle, &self, sizeof self, 2, inputs, 1, &head[0])
+                          : build_middle(&self, g->tape, inputs, &head[0]);
   }
   hark_tape_release(g->tape, x);
   if (status == HARK_OK) status = leaf(g, LEAF_HEAD, &head[1]);
