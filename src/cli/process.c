@@ -49,8 +49,16 @@ static const int ending[] = {SIGINT, SIGTERM, SIGHUP, HARK_PARENT_ENDED};
 static const int may_ignore[] = {SIGXFSZ, SIGPIPE}; /* hark train ignores the second */
 static bool found_ignored[sizeof may_ignore / sizeof *may_ignore];
 
+/* A line on stderr is one write, so that launchers, which mix the lines of several processes with their own, keep it whole. What is not a
+ * whole line is flushed by whoever prints it (progress.c). */
+static void write_whole_lines(void) {
+  static char line[16384];
+  (void)setvbuf(stderr, line, _IOLBF, sizeof line);
+}
+
 void hark_process_begin(void) {
   open_standard_streams();
+  write_whole_lines();
   for (size_t i = 0; i < sizeof may_ignore / sizeof *may_ignore; i++) found_ignored[i] = was_ignored(may_ignore[i]);
   set_signal(SIGXFSZ, SIG_IGN, 0);
   for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)

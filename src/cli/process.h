@@ -14,6 +14,7 @@ extern hark_temporaries hark_process_temporaries;
 /* Before anything else:
  * - standard streams that are closed become /dev/null, so that no other file gets their number and receives messages; reading the input
  *   and writing the output fail, as they do with a closed descriptor;
+ * - a line on stderr is one write;
  * - exceeding the file size limit (SIGXFSZ, ulimit -f) is an error of the failing call, like a full disk;
  * - SIGINT, SIGTERM, SIGHUP and HARK_PARENT_ENDED, unless the parent process had set them to be ignored, remove our temporary files and
  *   end the process. */

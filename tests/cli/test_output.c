@@ -1,5 +1,5 @@
 /* test_output.c - what goes where and how it looks: --json prints JSON and nothing else, colours only where they are requested, and no
- * locale changes a number that is read or written. */
+ * locale changes a number that is read or written, and a line on stderr is written whole. */
 #define _XOPEN_SOURCE 700 /* pseudo-terminals */
 #include <errno.h>
 #include <fcntl.h>
@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -156,6 +157,43 @@ static void colours_are_only_where_they_are_requested(void **state) {
   assert_null(strchr(output.err, '\x1b'));
 }
 
+/* ---- lines ---- */
+
+/* Runs "hark WORDS" with its stderr on a socket that keeps writes apart: every write ends with the end of a line. Returns their number. */
+static int count_writes(const char *words) {
+  char command[1024], packet[8192];
+  int ends[2], count = 0;
+  assert_return_code(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), errno);
+  const int kept = dup(STDERR_FILENO);
+  assert_return_code(kept, errno);
+  (void)snprintf(command, sizeof command, "exec env OMP_NUM_THREADS=1 '%s' >output.txt %s", HARK_COMMAND, words);
+  assert_return_code(dup2(ends[1], STDERR_FILENO), errno);
+  const int code = system(command);
+  assert_return_code(dup2(kept, STDERR_FILENO), errno);
+  close(kept);
+  close(ends[1]);
+  assert_true(code != -1);
+  for (ssize_t got; (got = read(ends[0], packet, sizeof packet - 1)) > 0; count++) {
+    packet[got] = 0;
+    if (packet[got - 1] != '\n') fail_msg("hark %s: wrote a part of a line: \"%s\"", words, packet);
+  }
+  close(ends[0]);
+  return count;
+}
+
+/* Launchers put the lines of several processes, and their own, into one stream: another line in the middle of one would break both. */
+static void a_line_on_stderr_is_one_write(void **state) {
+  (void)state;
+  assert_int_equal(count_writes("config --layers x"), 1);
+  assert_int_equal(count_writes("config --layers x --width y"), 2);
+  assert_int_equal(count_writes("nothing"), 1);
+  assert_int_equal(count_writes("info nowhere"), 1);
+  assert_int_equal(count_writes("version --json >/dev/full"), 1);
+  assert_true(count_writes("train --data text.txt --out lines --steps 3 --log-every 1 " COMMAND_TINY) > 3);
+  (void)test_file_write_text(folder, "lines.yaml", "out: of-lines\nsettings: {data.paths: text.txt, run.threads: 1, train.steps: 1}\n");
+  assert_true(count_writes("sweep lines.yaml --jobs 3") > 1);
+}
+
 /* ---- locale ---- */
 
 #define NUMBERS "--lr 1.5e-3 --dropout 0.25 --max-time 1.5m --epochs 0.5 --train.epsilon 2.5e-9 --validation-fraction 0.125"
@@ -239,6 +277,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(json_is_all_there_is_on_stdout),
       cmocka_unit_test(colours_are_only_where_they_are_requested),
+      cmocka_unit_test(a_line_on_stderr_is_one_write),
       cmocka_unit_test(a_comma_locale_changes_no_number),
   };
   return cmocka_run_group_tests_name("output", tests, begin, end);
