@@ -274,6 +274,27 @@ static void lists_are_replaced(void **state) {
   free(text);
 }
 
+/* As long as the expressions that hark kernels search finds; only the name of a run has no room for all of it. */
+static void values_are_as_long_as_their_options_allow(void **state) {
+  (void)state;
+  enum { TERMS = 60 };
+  char expression[TERMS * 48], plan[sizeof expression + 256];
+  size_t used = 0;
+  for (int i = 0; i < TERMS; i++)
+    used += (size_t)snprintf(expression + used, sizeof expression - used, "%sdecay(sigma2=1.0000000,l=%d.0000)", i > 0 ? "+" : "", i + 1);
+  assert_true(used > 1900);
+  (void)snprintf(plan, sizeof plan,
+                 "config: base.yaml\nout: out\nsettings: {train.steps: 1}\nvariants: {long: {model.positional: \"%s\"}}\n", expression);
+  test_file_write_text(folder, "plan.yaml", plan);
+  command_expect(folder, "sweep plan.yaml --no-picture", 0, "| long | 1 | ", "", &output);
+  char *text = test_file_text(folder, "out/long-seed=1.yaml");
+  assert_non_null(strstr(text, expression));
+  free(text);
+  (void)snprintf(plan, sizeof plan, "config: base.yaml\nout: grid\ngrid: {model.positional: [decay, \"%s\"]}\n", expression);
+  test_file_write_text(folder, "plan.yaml", plan);
+  command_expect(folder, "sweep plan.yaml --no-picture", 0, "positional=decay(sigma2=1.0000000,l=1.0000)+", "", &output);
+}
+
 /* The runs that can be made are made. */
 static void a_run_that_fails_leaves_the_others(void **state) {
   (void)state;
@@ -602,6 +623,7 @@ int main(void) {
                                      TEST(a_run_whose_configuration_is_damaged_is_refused),
                                      TEST(a_deleted_run_is_made_again),
                                      TEST(lists_are_replaced),
+                                     TEST(values_are_as_long_as_their_options_allow),
                                      TEST(a_run_that_fails_leaves_the_others),
                                      TEST(several_plans_make_one_table),
                                      TEST(wrong_plans_are_refused),

@@ -60,7 +60,7 @@ static const hark_option_table table = {options, (int)(sizeof options / sizeof *
 
 /* Checks every configuration, and that no two runs have the same folder. */
 static hark_status check_runs(const sweep *s) {
-  char name[HARK_SWEEP_VALUE_BYTES], other[HARK_SWEEP_VALUE_BYTES];
+  char name[HARK_SWEEP_CELL_BYTES], other[HARK_SWEEP_CELL_BYTES];
   for (int run = 0; run < s->runs; run++) {
     hark_config config;
     hark_options *set = NULL;
@@ -80,7 +80,7 @@ static hark_status check_runs(const sweep *s) {
 }
 
 static hark_status find_baseline(sweep *s) {
-  char name[HARK_SWEEP_VALUE_BYTES];
+  char name[HARK_SWEEP_CELL_BYTES];
   s->results.baseline = 0;
   if (s->values->baseline[0] == '\0') return HARK_OK;
   for (int cell = 0; cell < hark_sweep_cells(s->plan); cell++) {
@@ -200,7 +200,7 @@ static void say_begin(const sweep *s, hark_sweep_jobs *jobs, int run, const char
 /* hark train on the run's configuration. */
 static hark_status begin_run(void *user, hark_sweep_jobs *jobs, int run) {
   const sweep *s = user;
-  char configuration[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], name[HARK_SWEEP_VALUE_BYTES], config[HARK_PATH_BYTES + 16];
+  char configuration[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], name[HARK_SWEEP_CELL_BYTES], config[HARK_PATH_BYTES + 16];
   char program[] = "hark", command[] = "train", again[] = "--resume", anyway[] = "--no-preflight";
   char *words[6] = {program, command, config};
   int count = 3;

@@ -49,7 +49,7 @@ static inline hark_status hark_sweep_path_in(const sweep *s, const char *name, c
 }
 
 static inline hark_status hark_sweep_run_path(const sweep *s, int run, char *out) {
-  char name[HARK_SWEEP_VALUE_BYTES];
+  char name[HARK_SWEEP_CELL_BYTES];
   hark_sweep_run_name(s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), name);
   return hark_sweep_path_in(s, name, out);
 }

@@ -31,7 +31,7 @@ static hark_status checksum_of(const sweep *s, int run, char out[CHECKSUM_BYTES]
 }
 
 hark_status hark_sweep_check_data(const sweep *s) {
-  char first[CHECKSUM_BYTES] = "", own[CHECKSUM_BYTES], name[HARK_SWEEP_VALUE_BYTES], other[HARK_SWEEP_VALUE_BYTES] = "";
+  char first[CHECKSUM_BYTES] = "", own[CHECKSUM_BYTES], name[HARK_SWEEP_CELL_BYTES], other[HARK_SWEEP_CELL_BYTES] = "";
   int cell = -1;
   for (int run = 0; run < s->runs; run++) {
     HARK_TRY(checksum_of(s, run, own));

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "config/options.h"
-#include "config/yaml.h"
 #include "core/line.h"
 #include "io/number.h"
 
@@ -25,6 +24,15 @@ static hark_status refuse(const plan_reader *r, int line, const char *what) {
 static hark_status take_text(const plan_reader *r, int line, const char *value, char *out, size_t bytes) {
   if (strlen(value) >= bytes) return refuse(r, line, "this is too long");
   memcpy(out, value, strlen(value) + 1);
+  return HARK_OK;
+}
+
+static hark_status take_value(const plan_reader *r, int line, const char *value, const char **out) {
+  hark_sweep_plan *const plan = r->plan;
+  char *const own = plan->texts + plan->texts_used;
+  *out = own;
+  HARK_TRY(take_text(r, line, value, own, sizeof plan->texts - plan->texts_used));
+  plan->texts_used += strlen(own) + 1;
   return HARK_OK;
 }
 
@@ -48,7 +56,7 @@ static hark_status take_setting(const plan_reader *r, const hark_yaml_item *item
   setting->line = item->line;
   setting->kind = item->kind == HARK_YAML_LIST ? HARK_SWEEP_LIST : item->kind == HARK_YAML_ITEM ? HARK_SWEEP_ITEM : HARK_SWEEP_VALUE;
   HARK_TRY(take_text(r, item->line, key, setting->key, sizeof setting->key));
-  return take_text(r, item->line, item->value != NULL ? item->value : "", setting->value, sizeof setting->value);
+  return take_value(r, item->line, item->value != NULL ? item->value : "", &setting->value);
 }
 
 /* "variants.NAME" begins a variant, "variants.NAME.KEY" is one of its settings. */
@@ -85,7 +93,7 @@ static hark_status take_axis(const plan_reader *r, const hark_yaml_item *item, c
   if (item->kind != HARK_YAML_ITEM) return refuse(r, item->line, "expected a list of values, [A, B, ...]");
   if (plan->value_count == HARK_SWEEP_VALUES) return refuse(r, item->line, "more values than a grid can have");
   plan->axes[plan->axis_count - 1].count++;
-  return take_text(r, item->line, item->value, plan->values[plan->value_count++], sizeof plan->values[0]);
+  return take_value(r, item->line, item->value, &plan->values[plan->value_count++]);
 }
 
 static hark_status take_seed(const plan_reader *r, const hark_yaml_item *item) {
@@ -216,7 +224,7 @@ static const char *last_part(const char *key) {
 }
 
 static void append(char *out, size_t *used, const char *text) {
-  while (*text != '\0' && *used + 1 < HARK_SWEEP_VALUE_BYTES) out[(*used)++] = *text++;
+  while (*text != '\0' && *used + 1 < HARK_SWEEP_CELL_BYTES) out[(*used)++] = *text++;
   out[*used] = '\0';
 }
 
@@ -233,12 +241,12 @@ static void name_cell(const hark_sweep_plan *plan, int cell, const char *between
   if (used == 0) append(out, &used, "all");
 }
 
-void hark_sweep_cell_name(const hark_sweep_plan *plan, int cell, char out[HARK_SWEEP_VALUE_BYTES]) {
+void hark_sweep_cell_name(const hark_sweep_plan *plan, int cell, char out[HARK_SWEEP_CELL_BYTES]) {
   name_cell(plan, cell, " ", out);
   hark_line_clean(out); /* a value may be a path */
 }
 
-void hark_sweep_run_name(const hark_sweep_plan *plan, int cell, int seed, char out[HARK_SWEEP_VALUE_BYTES]) {
+void hark_sweep_run_name(const hark_sweep_plan *plan, int cell, int seed, char out[HARK_SWEEP_CELL_BYTES]) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+=-";
   char number[48];
   name_cell(plan, cell, "-", out);
@@ -299,7 +307,7 @@ static bool in_variant(const hark_sweep_plan *plan, int variant, const char *key
 }
 
 static hark_status set_all(hark_context *context, const hark_sweep_plan *plan, int cell, int seed, hark_options *options) {
-  char name[HARK_SWEEP_VALUE_BYTES], folder[HARK_PATH_BYTES], number[32];
+  char name[HARK_SWEEP_CELL_BYTES], folder[HARK_PATH_BYTES], number[32];
   const int variant = hark_sweep_variant(plan, cell);
   for (int i = 0; i < plan->setting_count; i++) {
     const hark_sweep_setting *setting = &plan->settings[i];

@@ -13,7 +13,7 @@
 #define KEY_HEIGHT 24      /* of a cell there */
 
 static int find_run(const sweep *s, const char *name) {
-  char own[HARK_SWEEP_VALUE_BYTES];
+  char own[HARK_SWEEP_CELL_BYTES];
   for (int run = 0; run < s->runs; run++) {
     hark_sweep_run_name(s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), own);
     if (strcmp(own, name) == 0) return run;
@@ -176,7 +176,7 @@ hark_status hark_sweep_read_beside(sweep *s) {
 
 hark_status hark_sweep_record(sweep *s, int run, int exit_code) {
   hark_jsonl *const file = &s->lines;
-  char name[HARK_SWEEP_VALUE_BYTES];
+  char name[HARK_SWEEP_CELL_BYTES];
   hark_sweep_run_name(s->plan, hark_sweep_cell_of(s, run), hark_sweep_seed_of(s, run), name);
   hark_jsonl_begin(file);
   hark_jsonl_string(file, "run", name);
@@ -202,7 +202,7 @@ static hark_status read_series(const sweep *s, hark_series *series) {
 
 /* One colour and one entry of the key per cell; points, since a run may have been evaluated only once. */
 static void append_curves(const sweep *s, const hark_series *series, hark_picture *picture) {
-  char name[HARK_SWEEP_VALUE_BYTES], style[64], color[HARK_COLOR_BYTES];
+  char name[HARK_SWEEP_CELL_BYTES], style[64], color[HARK_COLOR_BYTES];
   int labelled = -1;
   for (int run = 0; run < s->runs; run++) {
     const int cell = hark_sweep_cell_of(s, run);
@@ -281,7 +281,7 @@ hark_status hark_sweep_report(sweep *s) {
 }
 
 hark_status hark_sweep_print_runs(const sweep *s) {
-  char name[HARK_SWEEP_VALUE_BYTES];
+  char name[HARK_SWEEP_CELL_BYTES];
   hark_text text = hark_text_empty(s->context);
   HARK_TRY(head(s));
   for (int run = 0; run < s->runs; run++) {

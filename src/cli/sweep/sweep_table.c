@@ -89,7 +89,7 @@ static void append_cell(hark_text *text, const char *name) {
 
 static void print_edges(const hark_sweep_results *results, hark_text *text) {
   const hark_sweep_plan *plan = results->plan;
-  char name[HARK_SWEEP_VALUE_BYTES];
+  char name[HARK_SWEEP_CELL_BYTES];
   for (int variant = 0; variant < hark_max(plan->variant_count, 1); variant++) {
     const int best = hark_sweep_best(results, variant);
     for (int axis = 0; best >= 0 && axis < plan->axis_count; axis++) {
@@ -101,7 +101,7 @@ static void print_edges(const hark_sweep_results *results, hark_text *text) {
 }
 
 void hark_sweep_print_table(const hark_sweep_results *results, hark_text *text) {
-  char name[HARK_SWEEP_VALUE_BYTES], mean[32], deviation[32], difference[32], spread[32];
+  char name[HARK_SWEEP_CELL_BYTES], mean[32], deviation[32], difference[32], spread[32];
   hark_sweep_cell_name(results->plan, results->baseline, name);
   hark_text_append(text, "| %s | n | mean | deviation | minus ", results->metric);
   append_cell(text, name);
@@ -137,7 +137,7 @@ static void print_spread(const char *prefix, hark_spread spread, hark_text *text
 
 void hark_sweep_print_json(const hark_sweep_results *results, hark_text *text) {
   const hark_sweep_plan *plan = results->plan;
-  char name[HARK_SWEEP_VALUE_BYTES];
+  char name[HARK_SWEEP_CELL_BYTES];
   hark_text_append(text, "{");
   hark_json_append_path(text, "plan", results->label);
   hark_text_append(text, ", \"metric\": ");
@@ -205,7 +205,7 @@ void hark_sweep_label(const hark_sweep_plan *const *plans, int count, int index,
 
 /* The cell of this name, or -1. */
 static int find_cell(const hark_sweep_results *results, const char *name) {
-  char own[HARK_SWEEP_VALUE_BYTES];
+  char own[HARK_SWEEP_CELL_BYTES];
   for (int cell = 0; cell < hark_sweep_cells(results->plan); cell++) {
     hark_sweep_cell_name(results->plan, cell, own);
     if (strcmp(own, name) == 0) return cell;
@@ -231,7 +231,7 @@ static void print_row(const hark_sweep_results *const *sweeps, int count, const 
 }
 
 void hark_sweep_print_together(const hark_sweep_results *const *sweeps, int count, hark_text *text) {
-  char name[HARK_SWEEP_VALUE_BYTES];
+  char name[HARK_SWEEP_CELL_BYTES];
   hark_text_append(text, "| %s |", sweeps[0]->metric);
   for (int i = 0; i < count; i++) hark_text_append(text, " %s |", sweeps[i]->label);
   hark_text_append(text, "\n|---|");
