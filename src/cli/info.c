@@ -182,24 +182,27 @@ static void take_chunks(const json_t *object, hark_ahca_report *chunks) {
   }
 }
 
-/* How far the values of positional kernels have moved. They are positive, but for those of networks, which are left out. */
+/* How far the values of positional kernels have moved since the first line that has them. They are positive, but for those of networks,
+ * which are left out. */
 static void take_kernels(const json_t *object, run_summary *s) {
   const char *name;
   json_t *value;
   bool any = false;
   json_object_foreach((json_t *)object, name, value) {
     if (strncmp(name, KERNEL_METRIC, strlen(KERNEL_METRIC)) != 0 || !json_is_number(value)) continue;
+    if (s->begun == NULL) {
+      s->begun = json_incref((json_t *)object);
+      return;
+    }
     if (!any) s->farthest = NAN;
     any = true;
-    const json_t *const first = s->begun != NULL ? json_object_get(s->begun, name) : value;
-    const double from = json_number_value(first), to = json_number_value(value), size = fabs(log(to / from));
+    const double from = json_number_value(json_object_get(s->begun, name)), to = json_number_value(value), size = fabs(log(to / from));
     if (!(from > 0 && to > 0) || size <= s->farthest) continue;
     s->farthest = size;
     s->from = from;
     s->to = to;
     (void)snprintf(s->moved, sizeof s->moved, "%s", name + strlen(KERNEL_METRIC));
   }
-  if (any && s->begun == NULL) s->begun = json_incref((json_t *)object);
 }
 
 static hark_status take_line(void *user, const json_t *object, int64_t line) {
