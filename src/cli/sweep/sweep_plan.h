@@ -57,7 +57,7 @@ typedef struct hark_sweep_plan {
   bool has_seeds; /* in the file; else the seed is 1 */
 } hark_sweep_plan;
 
-/* Reads a file. *out has pointers into itself, so it is not to be copied. Errors: HARK_BAD_CONFIGURATION "PATH:LINE: ...", those of files. */
+/* Reads a file. *out has pointers into itself: it must not be copied. Errors: HARK_BAD_CONFIGURATION "PATH:LINE: ...", those of files. */
 HARK_MUST_CHECK hark_status hark_sweep_plan_read(hark_context *context, const char *path, hark_sweep_plan *out);
 
 int hark_sweep_cells(const hark_sweep_plan *plan);
