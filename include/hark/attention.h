@@ -137,7 +137,7 @@ typedef struct hark_attention_desc {
   double solver_tolerance;
   int64_t solver_iterations; /* CONJUGATE_GRADIENTS: iterations of one solve at most, from 1; 0: 1000 */
   /* COMPRESSED (docs/mathematics/compressed.md). Needs causal; kernel exp, softmax, as many keys as queries in every sequence, query_offset
-   * 0; no attention_bias, log_kernel or forget gates; masks by key only. */
+   * 0; no attention_bias or forget gates; log_kernel without global_slots; masks by key only. */
   int64_t chunk;          /* rows of a chunk, 1 to 2^20; with has_chunk_starts the fewest rows of a chunk */
   int64_t chunk_slots;    /* C, slots of a chunk: means of keys and values of C parts of its rows; 1 to chunk; 0: 1 */
   int64_t selected_slots; /* slots that a query meets: those with the highest logits; 1 to 4096; 0: 16 */
@@ -251,7 +251,7 @@ typedef struct hark_attention_report {
  * COMPRESSED: a query sees the keys of its own chunk and of the one before it, up to its position. It sees earlier keys by slots, with the
  * logit scale query.k + log n: k and the value of a slot are the means of its n unmasked keys and values. Among the slots of kept_chunks
  * chunks it sees the selected_slots with the highest logits (of equal ones the earliest; NaN counts as the highest), which the backward
- * does not choose again. Every global slot is seen. A slot without unmasked keys does not exist. mask is a key mask, [1 or B, 1, 1, Lk].
+ * does not choose again. With log_kernel, the sum of G over these n keys is in the place of n. Every global slot is seen. A slot without unmasked keys does not exist. mask is a key mask, [1 or B, 1, 1, Lk].
  * Dropout drops complete slots, with the word of the first row of a slot, of a global one that of its first slot.
  *
  * CME: out[n] = sum over visible i of w[n,i] value[i] with w[n,:] = kappa(q_n, K) (kappa(K, K) + lambda I)^-1 over the keys that the query

@@ -43,7 +43,8 @@ extern "C" {
   X(copy_targets)                                                                                                                          \
   X(smoother_mixture)                                                                                                                      \
   X(compressed_decode)                                                                                                                     \
-  X(chunk_starts)
+  X(chunk_starts)                                                                                                                          \
+  X(kernel_sums)
 HARK_EXPERIMENTAL_OPERATORS(HARK_OPERATOR_DECLARE)
 
 /* segment_slots: offsets of `slots` rows for every segment, C min(slots, length of the segment) of them with `fewer`. input offsets i64 [S
@@ -271,15 +272,22 @@ typedef struct hark_chunk_starts_attributes {
   const int64_t *segments;  /* [L] or NULL, with B = 1: a run of equal numbers is a sequence; borrowed until the call is done */
 } hark_chunk_starts_attributes;
 
+/* kernel_sums: sums of a positional kernel over 2^k distances, k < levels. input log_kernel [K, T], output [levels, K, T]: the logarithm of
+ * the sum of G(t) .. G(t + 2^k - 1), of fewer where the table ends before. */
+typedef struct hark_kernel_sums_attributes {
+  int64_t levels; /* 1 to 40 */
+} hark_kernel_sums_attributes;
+
 /* compressed_decode: attention of HARK_STRUCTURE_COMPRESSED for new rows first_position .. after those that the cache has seen
  * (docs/mathematics/compressed.md). Chunks have `chunk` rows; with chunk_maximum > 0 they have `chunk` to `chunk_maximum` rows, and begin
  * where chunk_starts says. inputs: query [1, R, H*d], key [1, R, Hkv*d], value [1, R, Hkv*dv]; the cache, which is changed: ring_key [1, W,
  * Hkv*d], ring_value [1, W, Hkv*dv], slot_key [S, chunk_slots, Hkv*d], slot_value [S, chunk_slots, Hkv*dv], global_key [G', 2, Hkv*d],
  * global_value [G', 2, Hkv*dv]; with chunk_maximum > 0 chunk_starts i64 [K]: the first rows of all chunks that begin at the last new row or
- * before it, from 0 on. All calls of a text have the same W, S and G'. For a text of T rows, in chunks of at most m rows, W is min(T, 2 m)
- * or 2 m; S is at least max(1, number of chunks - 1), or with kept_chunks > 0 at least kept_chunks + 1; G' is max(1, global_slots), or as
- * many as merged slots. output [1, R, H*dv]. Nothing has to be set before position 0. Errors: HARK_INVALID_ARGUMENT if a chunk has another
- * number of rows. No backward. */
+ * before it, from 0 on, and global_rows i64 [G', Hkv], a part of the cache; with a kernel of the distance, which global_slots exclude,
+ * log_sums [levels, H or 1, D] of kernel_sums. Slots have at most 2^levels - 1 rows, and D is above all distances that occur. All calls of a
+ * text have the same W, S and G'. For a text of T rows, in chunks of at most m rows, W is min(T, 2 m) or 2 m; S is at least max(1, number of
+ * chunks - 1), or with kept_chunks > 0 at least kept_chunks + 1; G' is max(1, global_slots), or as many as merged slots. output [1, R,
+ * H*dv]. Nothing has to be set before position 0. Errors: HARK_INVALID_ARGUMENT if a chunk has another number of rows. No backward. */
 typedef struct hark_compressed_decode_attributes {
   int64_t heads, key_heads, chunk, chunk_slots, selected_slots, kept_chunks, global_slots, first_position;
   double scale;          /* of q.k */

@@ -272,7 +272,8 @@ static hark_status check_compressed_inputs(hark_context *context, const hark_att
       {desc->normalisation == HARK_NORMALISATION_STICK_BREAKING,
        "normalisation is stick_breaking with structure compressed, expected softmax: the keys of a slot have an order"},
       {desc->has_bias, "has_bias with structure compressed, expected none: a slot has no attention_bias of its own"},
-      {desc->has_log_kernel, "has_log_kernel with structure compressed, expected none: the rows of a slot have several distances"},
+      {desc->has_log_kernel && desc->global_slots > 0,
+       "has_log_kernel with global_slots, expected global_slots 0: the rows of a global slot have ever more distances"},
       {desc->has_forget, "has_forget with structure compressed, expected none: gates differ inside a slot"},
       {desc->contextual_positions != 0, "contextual_positions with structure compressed, expected 0: the keys of a slot have an order"}};
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)

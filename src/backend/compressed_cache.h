@@ -15,7 +15,9 @@
 
 #include <hark/experimental.h>
 #include <inttypes.h>
+#include <math.h>
 
+#include "backend/chunk_kernel.h"
 #include "core/core.h"
 
 /* Inputs of the record. */
@@ -31,6 +33,7 @@ enum {
   HARK_COMPRESSED_GLOBAL_VALUE,
   HARK_COMPRESSED_CHUNK_STARTS, /* with chunk_maximum > 0, also the next one */
   HARK_COMPRESSED_GLOBAL_ROWS,
+  HARK_COMPRESSED_LOG_SUMS, /* with a kernel of the distance */
   HARK_COMPRESSED_INPUTS
 };
 
@@ -57,6 +60,28 @@ static inline hark_compressed_cache hark_compressed_cache_of(const hark_call *ca
     cache.global_rows = (int64_t *)call->inputs[HARK_COMPRESSED_GLOBAL_ROWS].data + key_head;
   }
   return cache;
+}
+
+/* The logarithms of sums of G for a head (kernel_sums): entry [level * step + t] for 2^level distances from t on. */
+typedef struct hark_compressed_sums {
+  hark_type type; /* HARK_NONE: there is no kernel */
+  const void *data;
+  int64_t step;
+} hark_compressed_sums;
+
+static inline hark_compressed_sums hark_compressed_sums_of(const hark_call *call, int64_t head) {
+  if (call->input_count <= HARK_COMPRESSED_LOG_SUMS || call->inputs[HARK_COMPRESSED_LOG_SUMS].type == HARK_NONE)
+    return (hark_compressed_sums){.type = HARK_NONE};
+  const hark_tensor *table = &call->inputs[HARK_COMPRESSED_LOG_SUMS];
+  const int64_t row = table->shape[1] > 1 ? head : 0;
+  return (hark_compressed_sums){.type = table->type,
+                                .data = (const char *)table->data + (size_t)(row * table->shape[2]) * hark_type_bytes(table->type),
+                                .step = table->shape[1] * table->shape[2]};
+}
+
+static inline double hark_compressed_sum(const hark_compressed_sums *sums, int level, int64_t distance) {
+  const int64_t at = level * sums->step + distance;
+  return sums->type == HARK_F64 ? ((const double *)sums->data)[at] : (double)((const float *)sums->data)[at];
 }
 
 /* The first row of a chunk. */
@@ -121,6 +146,24 @@ static inline int64_t hark_compressed_slot_begin(const hark_compressed_cache *ca
 static inline int64_t hark_compressed_slot_count(const hark_compressed_cache *cache, int64_t slot) {
   const int64_t chunk = slot / cache->decode->chunk_slots, i = slot % cache->decode->chunk_slots;
   return hark_compressed_slot_begin(cache, chunk, i + 1) - hark_compressed_slot_begin(cache, chunk, i);
+}
+
+/* The logarithm of the sum of G over the rows of a slot, for row n: that of its parts (chunk_kernel.h). */
+static inline double hark_compressed_slot_term(const hark_compressed_cache *cache, const hark_compressed_sums *sums, int64_t n,
+                                               int64_t slot) {
+  const int64_t chunk = slot / cache->decode->chunk_slots, i = slot % cache->decode->chunk_slots;
+  const int64_t first = hark_compressed_slot_begin(cache, chunk, i);
+  double term = -INFINITY;
+  for (int64_t end = hark_compressed_slot_begin(cache, chunk, i + 1); end > first;) {
+    const int level = hark_chunk_part_level(end - first);
+    const double part = hark_compressed_sum(sums, level, n - end + 1), top = part > term || isnan(part) ? part : term;
+    if (term == -INFINITY || !isfinite(top))
+      term = top;
+    else
+      term = top + log(exp(part - top) + exp(term - top));
+    end -= (int64_t)1 << level;
+  }
+  return term;
 }
 
 /* The slots from <= number < to of which a query of a chunk sees the best. */

@@ -90,11 +90,12 @@ static hark_status run_pass(hark_decoding *decoding, int64_t first, int64_t coun
   return hark_stack_logits(decoding->context, decoding->model->network, &forward, tokens, true, logits);
 }
 
-/* Describes the call that computes means of a table, and its workspace; the attributes are caller-owned. */
-static hark_status describe_means(hark_decoding *decoding, const hark_hierarchical_means_attributes *attributes, hark_call *call) {
+/* Describes the call that computes what attention takes in place of a table, and its workspace. `from` is borrowed. */
+static hark_status describe_means(hark_decoding *decoding, const hark_attention_cache_table *from, const hark_tensor *table,
+                                  hark_call *call) {
   hark_inferred inferred = {0};
-  *call = (hark_call){.op = &hark_op_hierarchical_means, .attributes = attributes, .input_count = 1, .inputs = {decoding->table}};
-  HARK_TRY(call->op->infer(decoding->context, attributes, call->inputs, 1, &inferred));
+  *call = (hark_call){.op = from->op, .attributes = &from->attributes, .input_count = 1, .inputs = {*table}};
+  HARK_TRY(call->op->infer(decoding->context, call->attributes, call->inputs, 1, &inferred));
   call->outputs[0] = inferred.outputs[0];
   call->workspace_bytes = inferred.forward_workspace;
   return HARK_OK;
@@ -103,11 +104,10 @@ static hark_status describe_means(hark_decoding *decoding, const hark_hierarchic
 /* The layer whose table this layer uses. With one kernel for the model: the first layer that also uses the table, or its means; else the
  * layer itself. */
 static int64_t table_owner(const hark_decoding *decoding, int64_t layer) {
-  hark_hierarchical_means_attributes means;
   if (config_of(decoding->model)->positional_scope != HARK_SCOPE_MODEL) return layer;
-  const bool takes_means = hark_attention_cache_means(attention_of(decoding, layer), decoding->capacity, &means);
+  const hark_operator *op = hark_attention_cache_table_of(attention_of(decoding, layer), decoding->capacity).op;
   for (int64_t i = 0; i < layer; i++)
-    if (hark_attention_cache_means(attention_of(decoding, i), decoding->capacity, &means) == takes_means) return i;
+    if (hark_attention_cache_table_of(attention_of(decoding, i), decoding->capacity).op == op) return i;
   return layer;
 }
 
@@ -115,21 +115,27 @@ static bool owns_table(const hark_decoding *decoding, int64_t layer) {
   return decoding->log_kernels != NULL && table_owner(decoding, layer) == layer;
 }
 
-static hark_status describe_table(hark_decoding *decoding, int64_t layer, size_t *workspace_bytes) {
-  hark_context *context = decoding->context;
+/* The table of log G of a layer. */
+static hark_status describe_log_kernel(hark_decoding *decoding, int64_t layer, hark_tensor *out) {
   const hark_network *network = decoding->model->network;
   const int64_t shape[] = {network->positional_source.rows,
                            hark_self_attention_distances(attention_of(decoding, layer), decoding->capacity)};
+  return hark_tensor_describe(decoding->context, network->parameters.type, 2, shape, out);
+}
+
+static hark_status describe_table(hark_decoding *decoding, int64_t layer, size_t *workspace_bytes) {
+  hark_context *context = decoding->context;
+  const hark_network *network = decoding->model->network;
   hark_tensor *const table = &decoding->log_kernels[layer];
-  hark_hierarchical_means_attributes means;
+  const hark_attention_cache_table from = hark_attention_cache_table_of(attention_of(decoding, layer), decoding->capacity);
   hark_call call;
   size_t bytes = 0;
-  HARK_TRY(hark_tensor_describe(context, network->parameters.type, 2, shape, table));
+  HARK_TRY(describe_log_kernel(decoding, layer, table));
   HARK_TRY(hark_positional_fill_bytes(context, &network->parameters, hark_stack_positional(network, layer), table, &bytes));
   *workspace_bytes = hark_max(*workspace_bytes, bytes);
-  if (!hark_attention_cache_means(attention_of(decoding, layer), decoding->capacity, &means)) return HARK_OK;
-  decoding->table = *table;
-  HARK_TRY(describe_means(decoding, &means, &call));
+  if (from.op == NULL) return HARK_OK;
+  if (decoding->table.type == HARK_NONE || table->shape[1] > decoding->table.shape[1]) decoding->table = *table;
+  HARK_TRY(describe_means(decoding, &from, table, &call));
   *table = call.outputs[0];
   *workspace_bytes = hark_max(*workspace_bytes, call.workspace_bytes);
   return HARK_OK;
@@ -162,15 +168,19 @@ static hark_status allocate_tables(hark_decoding *decoding) {
 /* Computes the tables from the present weights, at the beginning of a text. */
 static hark_status fill_tables(hark_decoding *decoding) {
   const hark_network *network = decoding->model->network;
-  hark_hierarchical_means_attributes means;
   hark_call call;
   for (int64_t i = 0; i < layers_of(decoding); i++) {
     if (!owns_table(decoding, i)) continue;
-    const bool takes_means = hark_attention_cache_means(attention_of(decoding, i), decoding->capacity, &means);
+    const hark_attention_cache_table from = hark_attention_cache_table_of(attention_of(decoding, i), decoding->capacity);
+    hark_tensor table = decoding->log_kernels[i];
+    if (from.op != NULL) {
+      HARK_TRY(describe_log_kernel(decoding, i, &table));
+      table.data = decoding->table.data;
+    }
     HARK_TRY(hark_positional_fill(decoding->context, &network->parameters, hark_stack_positional(network, i), &decoding->table_workspace,
-                                  takes_means ? &decoding->table : &decoding->log_kernels[i]));
-    if (!takes_means) continue;
-    HARK_TRY(describe_means(decoding, &means, &call));
+                                  &table));
+    if (from.op == NULL) continue;
+    HARK_TRY(describe_means(decoding, &from, &table, &call));
     call.outputs[0] = decoding->log_kernels[i];
     call.workspace = decoding->table_workspace.data;
     HARK_TRY(hark_operator_forward(decoding->context, &call));

@@ -18,12 +18,12 @@ struct hark_decoding {
   hark_tape *tape;
   hark_attention_plan **prefill_plans, **step_plans;
   hark_attention_cache *caches; /* one per layer */
-  hark_tensor *log_kernels;     /* [layers]: tables of the positional kernel for `capacity` tokens, or means of tables; NULL: no kernel */
-  hark_tensor table;            /* the table whose means are computed, or absent */
-  hark_tensor table_workspace;  /* for filling one of them */
-  hark_tensor tokens;           /* i32 [1, prefill] */
-  int32_t *history;             /* host, [capacity]: earlier tokens, if they may have to be read again; else NULL */
-  float *logits;                /* host */
+  hark_tensor *log_kernels; /* [layers]: tables of the positional kernel for `capacity` tokens, or what is computed from them; NULL: none */
+  hark_tensor table;        /* room for the table from which others are computed, or absent */
+  hark_tensor table_workspace; /* for filling one of them */
+  hark_tensor tokens;          /* i32 [1, prefill] */
+  int32_t *history;            /* host, [capacity]: earlier tokens, if they may have to be read again; else NULL */
+  float *logits;               /* host */
   void *candidates;
   hark_tensor chunk_starts; /* i64, the first tokens of the chunks that have begun, where they end after delimiters; else absent */
   int64_t chunk_first;      /* the last of them */

@@ -195,11 +195,15 @@ static bool delimiters_of_vocabulary(const hark_network_config *config, char *me
   return false;
 }
 
-static bool compressed_without_kernel(const hark_network_config *config, char *message) {
-  return is_compressed(config) && config->positional != NULL && config->positional[0] != '\0' &&
+static bool merged_without_kernel(const hark_network_config *config, char *message) {
+  const hark_attention_choice *choice = &config->attention;
+  return is_compressed(config) && config->positional != NULL && config->positional[0] != '\0' && choice->kept_chunks > 0 &&
+         choice->global_slots > 0 &&
          hark_rule_violated(message,
-                            "model.positional is a kernel of the distance, and the tokens of a slot of model.attention.structure "
-                            "compressed have several distances, expected no kernel");
+                            "model.attention.global_slots is %" PRId64
+                            " with model.positional, a kernel of the distance, and the tokens of "
+                            "a global slot have ever more distances, expected global_slots 0",
+                            choice->global_slots);
 }
 
 static bool compressed_without_gates(const hark_network_config *config, char *message) {
@@ -472,7 +476,7 @@ static const hark_model_rule rules[] = {
     {"model.attention.chunk_slots model.attention.chunk", slots_of_chunk},
     {"model.attention.chunk_maximum model.attention.chunk", chunk_maximum_of_chunk},
     {"model.attention.delimiters model.vocabulary", delimiters_of_vocabulary},
-    {"model.positional model.attention.structure", compressed_without_kernel},
+    {"model.positional model.attention.global_slots", merged_without_kernel},
     {"model.attention.forget_gate model.attention.structure", compressed_without_gates},
     {"model.attention.contextual_positions model.attention.structure", compressed_without_positions},
     {"model.attention.structure model.attention.kernel", compressed_of_exp},

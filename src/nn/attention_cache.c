@@ -4,6 +4,7 @@
 #include <hark/experimental.h>
 
 #include "backend/backend.h"
+#include "backend/chunk_kernel.h"
 #include "backend/hierarchy.h"
 #include "backend/kernel_ridge_decode.h"
 #include "ops/compressed_decode.h"
@@ -15,14 +16,6 @@ static hark_hierarchy hierarchy_of(const hark_self_attention_spec *spec, int64_t
                                     .partition = spec->choice.partition,
                                     .causal = spec->causal};
   return hark_hierarchy_make(&desc, length);
-}
-
-bool hark_attention_cache_means(const hark_self_attention_spec *spec, int64_t capacity, hark_hierarchical_means_attributes *out) {
-  if (spec->structure != HARK_STRUCTURE_HIERARCHICAL) return false;
-  *out = (hark_hierarchical_means_attributes){.hierarchy_block = spec->choice.hierarchy_block,
-                                              .levels = hierarchy_of(spec, capacity).levels,
-                                              .exact = spec->choice.coarse_query == HARK_COARSE_QUERY_EXACT};
-  return true;
 }
 
 bool hark_attention_cache_has_operator(const hark_self_attention_spec *spec) {
@@ -47,6 +40,22 @@ static hark_compressed_decode_attributes decode_of(const hark_self_attention_spe
                                              .first_position = first,
                                              .scale = hark_self_attention_scale(spec),
                                              .chunk_maximum = hark_attention_is_delimited(&spec->choice) ? ends.maximum : 0};
+}
+
+hark_attention_cache_table hark_attention_cache_table_of(const hark_self_attention_spec *spec, int64_t capacity) {
+  hark_attention_cache_table table = {0};
+  if (spec->structure == HARK_STRUCTURE_HIERARCHICAL) {
+    table.op = &hark_op_hierarchical_means;
+    table.attributes.means = (hark_hierarchical_means_attributes){.hierarchy_block = spec->choice.hierarchy_block,
+                                                                  .levels = hierarchy_of(spec, capacity).levels,
+                                                                  .exact = spec->choice.coarse_query == HARK_COARSE_QUERY_EXACT};
+  } else if (spec->structure == HARK_STRUCTURE_COMPRESSED) {
+    const hark_compressed_decode_attributes decode = decode_of(spec, 0);
+    const int64_t rows = decode.chunk_maximum > 0 ? decode.chunk_maximum : decode.chunk;
+    table.op = &hark_op_kernel_sums;
+    table.attributes.sums.levels = hark_chunk_part_levels(hark_ceil_div(rows, decode.chunk_slots));
+  }
+  return table;
 }
 
 int64_t hark_attention_cache_front(const hark_self_attention_spec *spec, const hark_attention_cache *cache, int part, int64_t tokens,
@@ -213,7 +222,7 @@ static hark_status attend_compressed(const hark_forward *forward, const hark_sel
                                      hark_value *out) {
   static const int parts[] = {HARK_CACHE_KEY,        HARK_CACHE_VALUE,      HARK_CACHE_SLOT_KEY,
                               HARK_CACHE_SLOT_VALUE, HARK_CACHE_GLOBAL_KEY, HARK_CACHE_GLOBAL_VALUE};
-  enum { PARTS = (int)(sizeof parts / sizeof *parts), STARTS = ROWS + PARTS, GLOBAL_ROWS, DECODE_INPUTS }; /* the operator's */
+  enum { PARTS = (int)(sizeof parts / sizeof *parts), STARTS = ROWS + PARTS, GLOBAL_ROWS, LOG_SUMS, DECODE_INPUTS }; /* the operator's */
   const hark_self_attention_spec *spec = &layer->spec;
   const hark_attention_cache *cache = &forward->caches[layer->layer];
   hark_value inputs[DECODE_INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE]};
@@ -223,8 +232,9 @@ static hark_status attend_compressed(const hark_forward *forward, const hark_sel
     HARK_TRY(hark_tape_leaf(forward->tape, forward->chunk_starts, NULL, &inputs[STARTS]));
     HARK_TRY(hark_tape_leaf(forward->tape, &cache->part[HARK_CACHE_GLOBAL_ROWS], NULL, &inputs[GLOBAL_ROWS]));
   }
-  return hark_tape_apply(forward->tape, &hark_op_compressed_decode, &attributes, attributes.chunk_maximum > 0 ? DECODE_INPUTS : STARTS,
-                         inputs, (1u << ROWS) - 1, out);
+  HARK_TRY(take_table(forward, layer, &inputs[LOG_SUMS]));
+  const int count = spec->positional ? DECODE_INPUTS : attributes.chunk_maximum > 0 ? LOG_SUMS : STARTS;
+  return hark_tape_apply(forward->tape, &hark_op_compressed_decode, &attributes, count, inputs, (1u << ROWS) - 1, out);
 }
 
 hark_status hark_attention_cache_attend(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows,

@@ -42,9 +42,15 @@ bool hark_attention_cache_goes_back(const hark_self_attention_spec *spec);
  * the levels of a hierarchical cache. `finished`: number of chunks that another one follows, where they end after delimiters. */
 int64_t hark_attention_cache_front(const hark_self_attention_spec *spec, const hark_attention_cache *cache, int part, int64_t tokens,
                                    int64_t levels, int64_t finished);
-/* With caches of `capacity` tokens: whether attention uses means of a table of log G in place of the table, and the attributes for
- * computing them. */
-bool hark_attention_cache_means(const hark_self_attention_spec *spec, int64_t capacity, hark_hierarchical_means_attributes *out);
+/* What attention to a cache uses in place of a table of log G: the output of an operator. */
+typedef struct hark_attention_cache_table {
+  const hark_operator *op; /* NULL: the table itself */
+  union {
+    hark_hierarchical_means_attributes means;
+    hark_kernel_sums_attributes sums;
+  } attributes;
+} hark_attention_cache_table;
+hark_attention_cache_table hark_attention_cache_table_of(const hark_self_attention_spec *spec, int64_t capacity);
 
 /* Appends the new rows to those in a part of the cache; *value becomes all rows. */
 HARK_MUST_CHECK hark_status hark_attention_cache_append(hark_context *context, const hark_forward *forward, hark_tensor *cache,

@@ -106,6 +106,9 @@ static const hark_attribute of_chunk_starts[] = {
     USUAL(hark_chunk_starts_attributes, minimum, I64, 1),       NUMBER(hark_chunk_starts_attributes, maximum, I64),
     NUMBER(hark_chunk_starts_attributes, segments, I64_LIST),
 };
+static const hark_attribute of_kernel_sums[] = {
+    USUAL(hark_kernel_sums_attributes, levels, I64, 1),
+};
 static const hark_attribute of_adamw[] = {
     NUMBER(hark_adamw_attributes, rate, F64),        USUAL(hark_adamw_attributes, beta1, F64, 0.9),
     USUAL(hark_adamw_attributes, beta2, F64, 0.999), USUAL(hark_adamw_attributes, epsilon, F64, 1e-8),
@@ -247,6 +250,7 @@ static const struct {
     ROWS(gaussian_loss, of_gaussian_loss),
     ROWS(compressed_decode, of_compressed_decode),
     ROWS(chunk_starts, of_chunk_starts),
+    ROWS(kernel_sums, of_kernel_sums),
 };
 
 const hark_attribute *hark_operator_attributes(const hark_operator *op, int *count) {

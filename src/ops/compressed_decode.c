@@ -77,6 +77,27 @@ static hark_status check_starts(hark_context *context, const hark_compressed_dec
   return hark_check_shape(context, op, "global_rows", &inputs[HARK_COMPRESSED_GLOBAL_ROWS], 2, rows);
 }
 
+/* A table for all distances that occur, and for the longest slots. */
+static hark_status check_sums(hark_context *context, const hark_compressed_decode_attributes *decode, const hark_tensor *inputs,
+                              int input_count, int64_t rows) {
+  if (!hark_has_input(inputs, input_count, HARK_COMPRESSED_LOG_SUMS)) return HARK_OK;
+  const hark_tensor *sums = &inputs[HARK_COMPRESSED_LOG_SUMS];
+  const int64_t longest = hark_compressed_longest(decode), tokens = decode->first_position + rows;
+  const int64_t levels = hark_chunk_part_levels(hark_ceil_div(longest, decode->chunk_slots));
+  const int64_t distances = decode->kept_chunks > 0 ? hark_min(tokens, (decode->kept_chunks + 2) * longest) : tokens;
+  if (decode->global_slots > 0)
+    return hark_fail(
+        context, HARK_UNSUPPORTED,
+        "compressed_decode: log_sums with global_slots, expected global_slots 0: the rows of a global slot have ever more distances");
+  if (sums->shape[0] < levels || (sums->shape[1] != 1 && sums->shape[1] != decode->heads) || sums->shape[2] < distances)
+    return hark_fail(context, HARK_SHAPE_MISMATCH,
+                     "compressed_decode: log_sums is [%" PRId64 ", %" PRId64 ", %" PRId64
+                     "], expected [levels, heads or 1, distances] with at "
+                     "least %" PRId64 " levels, and %" PRId64 " distances for %" PRId64 " tokens",
+                     sums->shape[0], sums->shape[1], sums->shape[2], levels, distances, tokens);
+  return HARK_OK;
+}
+
 static hark_status check_cache(hark_context *context, const hark_compressed_decode_attributes *decode, const hark_tensor *inputs,
                                int64_t rows, int64_t key_width, int64_t value_width) {
   const hark_operator *op = &hark_op_compressed_decode;
@@ -112,9 +133,9 @@ static hark_status check_cache(hark_context *context, const hark_compressed_deco
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
   static const hark_input_rule rules[HARK_COMPRESSED_INPUTS] = {
-      {"query", HARK_F32, 3, 3},        {"key", HARK_F32, 3, 3},          {"value", HARK_F32, 3, 3},      {"ring_key", HARK_F32, 3, 3},
-      {"ring_value", HARK_F32, 3, 3},   {"slot_key", HARK_F32, 3, 3},     {"slot_value", HARK_F32, 3, 3}, {"global_key", HARK_F32, 3, 3},
-      {"global_value", HARK_F32, 3, 3}, {"chunk_starts", HARK_I64, 1, 1}, {"global_rows", HARK_I64, 2, 2}};
+      {"query", HARK_F32, 3, 3},        {"key", HARK_F32, 3, 3},          {"value", HARK_F32, 3, 3},       {"ring_key", HARK_F32, 3, 3},
+      {"ring_value", HARK_F32, 3, 3},   {"slot_key", HARK_F32, 3, 3},     {"slot_value", HARK_F32, 3, 3},  {"global_key", HARK_F32, 3, 3},
+      {"global_value", HARK_F32, 3, 3}, {"chunk_starts", HARK_I64, 1, 1}, {"global_rows", HARK_I64, 2, 2}, {"log_sums", HARK_F32, 3, 3}};
   const hark_compressed_decode_attributes *decode = attributes;
   HARK_TRY(hark_check_inputs(context, &hark_op_compressed_decode, rules, attributes, inputs, input_count));
   HARK_TRY(check_attributes(context, decode, inputs[HARK_COMPRESSED_QUERY].type));
@@ -123,6 +144,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
                                    decode->key_heads));
   const int64_t rows = query->shape[1], value_dim = value->shape[2] / decode->key_heads;
   HARK_TRY(check_starts(context, decode, inputs, input_count));
+  HARK_TRY(check_sums(context, decode, inputs, input_count, rows));
   HARK_TRY(check_cache(context, decode, inputs, rows, inputs[HARK_COMPRESSED_KEY].shape[2], value->shape[2]));
   const int64_t shape[] = {1, rows, value_dim * decode->heads};
   size_t doubles;
@@ -139,6 +161,7 @@ typedef struct decoder_head {
   hark_compressed_cache cache;
   int64_t head, key_head, head_dim, value_dim;
   double *query, *mixed, *rows, *logit, *place; /* rows: of the globals of the current chunk */
+  hark_compressed_sums sums;                    /* of the head */
 } decoder_head;
 
 /* The numbers of a key head in row `row` of an input with rows [Hkv * width]. */
@@ -211,13 +234,15 @@ static bool is_better(double a, double a_slot, double b, double b_slot) {
 }
 
 /* Logits and numbers of the best slots, at the beginning of logit and place; returns how many. */
-static int64_t select_slots(const decoder_head *at, int64_t chunk) {
+static int64_t select_slots(const decoder_head *at, int64_t n, int64_t chunk) {
   int64_t count = 0, from, to;
   hark_compressed_candidates(&at->cache, chunk, &from, &to);
   for (int64_t slot = from; slot < to; slot++) {
-    const double logit = product(at, part_of(at, HARK_COMPRESSED_SLOT_KEY, hark_compressed_slot_row(&at->cache, slot), at->head_dim)) +
-                         log((double)hark_compressed_slot_count(&at->cache, slot));
-    if (logit == -INFINITY) continue;
+    const double term = at->sums.type == HARK_NONE ? log((double)hark_compressed_slot_count(&at->cache, slot))
+                                                   : hark_compressed_slot_term(&at->cache, &at->sums, n, slot);
+    const double logit =
+        product(at, part_of(at, HARK_COMPRESSED_SLOT_KEY, hark_compressed_slot_row(&at->cache, slot), at->head_dim)) + term;
+    if (logit == -INFINITY || term == -INFINITY) continue;
     at->logit[count] = logit;
     at->place[count++] = (double)slot;
   }
@@ -255,15 +280,18 @@ static void attend(const decoder_head *at, int64_t row, int64_t chunk) {
   const hark_numbers to = hark_numbers_from(hark_numbers_of(&at->call->outputs[0]), (row * decode->heads + at->head) * at->value_dim);
   for (int64_t c = 0; c < at->head_dim; c++) at->query[c] = hark_get(from, c);
   for (int64_t c = 0; c < at->value_dim; c++) at->mixed[c] = 0;
-  const int64_t selected = select_slots(at, chunk);
+  const int64_t selected = select_slots(at, n, chunk);
   int64_t count = selected;
   for (int64_t g = 0; g < globals; g++) {
     double sum = 0;
     for (int64_t c = 0; c < at->head_dim; c++) sum += at->query[c] * get_mean(at, HARK_COMPRESSED_GLOBAL_KEY, g, at->head_dim, c);
     at->logit[count++] = decode->scale * sum + log(at->rows[g]);
   }
-  for (int64_t key = near; key <= n; key++)
-    at->logit[count++] = product(at, part_of(at, HARK_COMPRESSED_RING_KEY, key % at->cache.ring, at->head_dim));
+  for (int64_t key = near; key <= n; key++) {
+    const double term = at->sums.type == HARK_NONE ? 0 : hark_compressed_sum(&at->sums, 0, n - key);
+    const hark_numbers keys = part_of(at, HARK_COMPRESSED_RING_KEY, key % at->cache.ring, at->head_dim);
+    at->logit[count++] = term == -INFINITY ? term : product(at, keys) + term;
+  }
   double highest = -INFINITY, sum = 0;
   for (int64_t i = 0; i < count; i++)
     if (at->logit[i] > highest || isnan(at->logit[i])) highest = at->logit[i];
@@ -312,7 +340,10 @@ static void forward_heads(const hark_call *call, int64_t first, int64_t last) {
       if (begins && hark_compressed_leaves(&at.cache, chunk) >= 0)
         hark_compressed_count_merged(&at.cache, hark_compressed_leaves(&at.cache, chunk));
       if (row == 0 || begins) count_globals(&at, chunk);
-      for (at.head = at.key_head * group; at.head < (at.key_head + 1) * group; at.head++) attend(&at, row, chunk);
+      for (at.head = at.key_head * group; at.head < (at.key_head + 1) * group; at.head++) {
+        at.sums = hark_compressed_sums_of(call, at.head);
+        attend(&at, row, chunk);
+      }
     }
   }
 }
@@ -370,6 +401,9 @@ static const hark_compressed_decode_attributes beginning = {.heads = 1,
 
 #define REAL(low, high, ...)                                                                                                               \
   { HARK_F32, 3, {__VA_ARGS__}, low, high }
+static const hark_compressed_decode_attributes with_kernel = {
+    .heads = 2, .key_heads = 1, .chunk = 6, .chunk_slots = 2, .selected_slots = 16, .first_position = 19, .scale = 0.4};
+
 static const hark_sample samples[] = {
     {"beginning",
      &beginning,
@@ -379,6 +413,20 @@ static const hark_sample samples[] = {
      &later,
      {REAL(-2, 2, 1, 9, 32), REAL(-2, 2, 1, 9, 16), REAL(-2, 2, 1, 9, 16), REAL(-2, 2, 1, 8, 16), REAL(-2, 2, 1, 8, 16),
       REAL(-2, 2, 3, 3, 16), REAL(-2, 2, 3, 3, 16), REAL(-2, 2, 2, 2, 16), REAL(-2, 2, 2, 2, 16)}},
+    {"kernel",
+     &with_kernel,
+     {REAL(-2, 2, 1, 8, 10),
+      REAL(-2, 2, 1, 8, 5),
+      REAL(-2, 2, 1, 8, 3),
+      REAL(-2, 2, 1, 12, 5),
+      REAL(-2, 2, 1, 12, 3),
+      REAL(-2, 2, 4, 2, 5),
+      REAL(-2, 2, 4, 2, 3),
+      REAL(-2, 2, 1, 2, 5),
+      REAL(-2, 2, 1, 2, 3),
+      {HARK_NONE},
+      {HARK_NONE},
+      REAL(-3, 0, 2, 2, 27)}},
 };
 
 const hark_operator hark_op_compressed_decode = {

@@ -33,15 +33,16 @@ static void test_shapes(void **state) {
   } layouts[] = {{1, 1, 3, 0, 0},  {2, 2, 1, 0, 0},   {4, 2, 5, 0, 0},   {5, 3, 4, 2, 2},   {16, 4, 8, 0, 0}, {16, 1, 1, 3, 5},
                  {64, 8, 7, 1, 1}, {64, 3, 20, 2, 9}, {100, 7, 5, 0, 0}, {130, 9, 6, 1, 4}, {3, 3, 17, 4, 0}, {7, 1, 64, 6, 70}};
   static const char *const options[] = {"", ",starts", ",mask", ",dropout=0.3", ",starts,mask", ",large", ",starts,dropout=0.2"};
+  static const char *const kernels[] = {"", ",kernel", ",shared", ",kernel,hiding"}; /* not with globals */
   static const int lengths[] = {1, 2, 31, 64, 65, 129, 200, 397};
   int failures = 0;
   for (size_t s = 0; s < sizeof layouts / sizeof layouts[0]; s++)
     for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++) {
       char text[ATTENTION_CASE_BYTES];
       const int length = lengths[l], turn = (int)(s + 3 * l);
-      snprintf(text, sizeof text, "compressed:B1,H2,K1,L%d,D%d,V%d,N%d,slots=%d,select=%d,kept=%d,globals=%d%s,seed=%d", length,
+      snprintf(text, sizeof text, "compressed:B1,H2,K1,L%d,D%d,V%d,N%d,slots=%d,select=%d,kept=%d,globals=%d%s%s,seed=%d", length,
                1 + length % 19, 1 + length % 7, layouts[s].chunk, layouts[s].slots, layouts[s].select, layouts[s].kept, layouts[s].globals,
-               options[turn % 7], turn + 1);
+               options[turn % 7], layouts[s].globals > 0 ? "" : kernels[turn % 4], turn + 1);
       failures += attention_check_case(text, false) > 0;
     }
   if (failures > 0) fail_msg("%d cases failed", failures);
@@ -89,6 +90,23 @@ static void test_options(void **state) {
       "compressed:B1,H1,L900,D40,N16,slots=2,threads=3",
       "compressed:B1,H3,L900,D40,N16,kept=9,globals=6,threads=7",
       "compressed:B2,H2,L300,D8,N8,bf16",
+      "compressed:B2,H4,K2,L320,D16,N16,slots=4,select=6,kernel,seed=2",
+      "compressed:B1,H6,K3,L317,D8,V33,N8,select=16,kept=5,shared",
+      "compressed:B1,H2,L700,D64,N64,slots=8,select=16,kernel",
+      "compressed:B1,H2,L700,D6,N64,slots=5,kernel",
+      "compressed:B1,H1,L900,D8,N200,slots=3,kernel,hiding",
+      "compressed:B2,H2,L324,D8,N8,slots=2,dropout=0.5,kernel",
+      "compressed:B3,H4,K2,L300,D16,N8,lengths,kept=4,starts,kernel",
+      "compressed:B3,H2,L300,D8,N8,mask,slots=2,kernel",
+      "compressed:B2,H2,L300,D8,N8,mask,starts,shared,expanded",
+      "compressed:H4,K2,L900,D8,N8,ragged,starts,kept=5,kernel,dropout=0.2",
+      "compressed:B2,H4,K2,L600,D8,N8,segments,slots=2,kernel",
+      "compressed:B2,H4,K2,L300,D9,N8,slots=2,kernel,accumulate,layout=2",
+      "compressed:H2,L300,D9,N8,shared,accumulate,ragged,mask",
+      "compressed:B2,H2,L300,D64,N16,slots=4,large,kernel,seed=2",
+      "compressed:B3,H2,L300,D8,N8,roomy=100,lengths,kernel",
+      "compressed:B2,H2,L1,D1,N1,kernel",
+      "compressed:B1,H3,L900,D40,N16,kept=9,kernel,threads=7",
   };
   CHECK(cases);
 }
@@ -102,6 +120,7 @@ static void test_limits(void **state) {
   attention_check_equal("compressed:B2,H2,L150,D8,N3,slots=3,select=150", "dense:B2,H2,L150,D8,causal");
   attention_check_equal("compressed:B2,H2,L150,D8,N1,select=4,kept=3,globals=150", "dense:B2,H2,L150,D8,causal");
   attention_check_equal("compressed:B2,H2,L150,D8,N1,select=12,kept=12", "window:B2,H2,L150,D8,causal,W13");
+  attention_check_equal("compressed:B2,H2,L150,D8,N3,slots=3,select=150,kernel", "dense:B2,H2,L150,D8,causal,kernel");
 }
 
 /* The same bits with 1 to 4 threads, one head or many, in every result. */

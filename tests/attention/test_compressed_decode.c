@@ -22,13 +22,15 @@ enum { HEADS = 4, KEY_HEADS = 2, HEAD_DIM = 19, VALUE_DIM = 69, MOST_ROWS = 300 
 typedef struct decode_case {
   int64_t chunk, slots, selected, kept, globals;
   int64_t longest; /* 0: all chunks have `chunk` rows */
+  int64_t tables;  /* of the kernel of the distance: HEADS, 1 for all heads, or 0 */
 } decode_case;
 
-static const decode_case cases[] = {{1, 1, 5, 0, 0, 0},   {4, 1, 3, 0, 0, 0},  {4, 3, 7, 0, 0, 0},   {8, 8, 4, 0, 0, 0},
-                                    {4, 2, 5, 3, 0, 0},   {4, 3, 9, 2, 2, 0},  {5, 4, 16, 1, 7, 0},  {1, 1, 2, 4, 3, 0},
-                                    {7, 3, 2, 9, 1, 0},   {64, 5, 6, 0, 0, 0}, {200, 7, 4, 1, 1, 0}, {2, 2, 4, 1000, 5, 0},
-                                    {3, 3, 3, 1, 200, 0}, {1, 1, 5, 0, 0, 9},  {3, 2, 4, 0, 0, 40},  {4, 4, 5, 3, 0, 8},
-                                    {3, 3, 9, 2, 2, 7},   {2, 1, 4, 3, 5, 11}, {5, 4, 16, 1, 7, 6},  {4, 1, 2, 9, 1, 4}};
+static const decode_case cases[] = {
+    {1, 1, 5, 0, 0, 0},    {4, 1, 3, 0, 0, 0},        {4, 3, 7, 0, 0, 0},         {8, 8, 4, 0, 0, 0},         {4, 2, 5, 3, 0, 0},
+    {4, 3, 9, 2, 2, 0},    {5, 4, 16, 1, 7, 0},       {1, 1, 2, 4, 3, 0},         {7, 3, 2, 9, 1, 0},         {64, 5, 6, 0, 0, 0},
+    {200, 7, 4, 1, 1, 0},  {2, 2, 4, 1000, 5, 0},     {3, 3, 3, 1, 200, 0},       {1, 1, 5, 0, 0, 9},         {3, 2, 4, 0, 0, 40},
+    {4, 4, 5, 3, 0, 8},    {3, 3, 9, 2, 2, 7},        {2, 1, 4, 3, 5, 11},        {5, 4, 16, 1, 7, 6},        {4, 1, 2, 9, 1, 4},
+    {4, 1, 3, 0, 0, 0, 1}, {7, 2, 9, 0, 0, 0, HEADS}, {16, 2, 4, 3, 0, 0, HEADS}, {3, 2, 4, 0, 0, 40, HEADS}, {4, 4, 5, 3, 0, 8, 1}};
 #define CASES (sizeof cases / sizeof *cases)
 
 static double noise(uint64_t *state) {
@@ -80,6 +82,22 @@ static hark_tensor by_heads(const hark_tensor *rows, int64_t heads) {
                        .stride = {length * heads * width, width, heads * width, 1}};
 }
 
+/* log G [tables, T], for more distances than there are; the last table hides some distances. */
+static hark_tensor made_table(hark_context *context, const decode_case *c, hark_type type, int64_t length) {
+  const int64_t shape[] = {c->tables, length + 3};
+  hark_tensor table;
+  uint64_t state = 21;
+  assert_int_equal(hark_tensor_create(context, type, 2, shape, &table), HARK_OK);
+  for (int64_t i = 0; i < c->tables * shape[1]; i++) {
+    const double x = i >= (c->tables - 1) * shape[1] && i % 7 > 4 ? -INFINITY : 1.5 * noise(&state) - 1.5;
+    if (type == HARK_F32)
+      ((float *)table.data)[i] = (float)x;
+    else
+      ((double *)table.data)[i] = x;
+  }
+  return table;
+}
+
 static void attend_to_all(hark_context *context, const decode_case *c, const hark_tensor *q, const hark_tensor *k, const hark_tensor *v,
                           const hark_tensor *out) {
   hark_attention_desc desc = hark_attention_desc_default();
@@ -99,6 +117,7 @@ static void attend_to_all(hark_context *context, const decode_case *c, const har
   desc.kept_chunks = c->kept;
   desc.global_slots = c->globals;
   desc.has_chunk_starts = c->longest > 0;
+  desc.has_log_kernel = c->tables > 0;
   hark_attention_plan *plan;
   assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
   hark_attention_args args = {.struct_size = sizeof args};
@@ -111,11 +130,31 @@ static void attend_to_all(hark_context *context, const decode_case *c, const har
   const int64_t shape[] = {1, q->shape[1]}, chunks = c->longest > 0 ? start_chunks(c, q->type, q->shape[1], starts) : 0;
   for (int64_t i = 0; i < chunks; i++) begins[starts[i]] = 1;
   if (c->longest > 0) assert_int_equal(hark_tensor_wrap(context, begins, HARK_U8, 2, shape, NULL, &args.chunk_starts), HARK_OK);
+  if (c->tables > 0) args.log_kernel = made_table(context, c, q->type, q->shape[1]);
   args.workspace = aligned_alloc(64, (hark_attention_plan_sizes(plan).forward_workspace + 63) / 64 * 64);
   assert_non_null(args.workspace);
   assert_int_equal(hark_attention_forward(context, plan, &args), HARK_OK);
   free(args.workspace);
+  hark_tensor_destroy(context, &args.log_kernel);
   hark_attention_plan_destroy(context, &plan);
+}
+
+/* What decoding reads of the table: sums over as many rows as the longest slot has. */
+static hark_tensor made_sums(hark_context *context, const decode_case *c, hark_type type, int64_t length) {
+  hark_kernel_sums_attributes sums = {.levels = 1};
+  const int64_t longest = c->longest > 0 ? c->longest : c->chunk;
+  while ((int64_t)1 << sums.levels <= (longest + c->slots - 1) / c->slots) sums.levels++;
+  hark_call call = {.op = &hark_op_kernel_sums, .attributes = &sums, .input_count = 1};
+  call.inputs[0] = made_table(context, c, type, length);
+  hark_inferred inferred = {0};
+  assert_int_equal(hark_op_kernel_sums.infer(context, &sums, call.inputs, 1, &inferred), HARK_OK);
+  assert_int_equal(hark_tensor_create(context, type, 3, inferred.outputs[0].shape, &call.outputs[0]), HARK_OK);
+  call.workspace = aligned_alloc(64, (inferred.forward_workspace + 64) / 64 * 64);
+  assert_non_null(call.workspace);
+  assert_int_equal(hark_operator_forward(context, &call), HARK_OK);
+  free(call.workspace);
+  hark_tensor_destroy(context, &call.inputs[0]);
+  return call.outputs[0];
 }
 
 static hark_tensor rows_of(const hark_tensor *all, int64_t first, int64_t count) {
@@ -162,6 +201,8 @@ static void attend_by_passes(hark_context *context, const decode_case *c, const 
   assert_non_null(global_rows);
   for (int64_t i = 0; i < has.globals * KEY_HEADS; i++) global_rows[i] = -1000 - i;
   const int64_t chunks = c->longest > 0 ? start_chunks(c, q->type, length, starts) : 0, rows_shape[] = {has.globals, KEY_HEADS};
+  hark_tensor sums = {0};
+  if (c->tables > 0) sums = made_sums(context, c, q->type, length);
   for (int64_t first = 0, count, begun = 0; first < length; first += count) {
     count = first == 0 ? pass : pass > 5 ? 1 : pass; /* a prompt, then tokens */
     if (count > length - first) count = length - first;
@@ -177,6 +218,10 @@ static void attend_by_passes(hark_context *context, const decode_case *c, const 
       assert_int_equal(hark_tensor_wrap(context, starts, HARK_I64, 1, &begun, NULL, &call.inputs[3 + PARTS]), HARK_OK);
       assert_int_equal(hark_tensor_wrap(context, global_rows, HARK_I64, 2, rows_shape, NULL, &call.inputs[4 + PARTS]), HARK_OK);
     }
+    if (c->tables > 0) {
+      call.input_count = 6 + PARTS;
+      call.inputs[5 + PARTS] = sums;
+    }
     call.outputs[0] = rows_of(out, first, count);
     hark_inferred inferred = {0};
     if (hark_op_compressed_decode.infer(context, &attributes, call.inputs, call.input_count, &inferred) != HARK_OK)
@@ -187,6 +232,7 @@ static void attend_by_passes(hark_context *context, const decode_case *c, const 
     free(call.workspace);
   }
   free(global_rows);
+  hark_tensor_destroy(context, &sums);
   for (int i = 0; i < PARTS; i++) hark_tensor_destroy(context, &cache[i]);
 }
 
@@ -224,10 +270,11 @@ static void rows_equal_those_of_the_whole_text(void **state) {
 /* Also where a row selects a few of many slots. */
 static void kernels_select_as_the_definition_does(void **state) {
   (void)state;
-  static const decode_case exact[] = {{4, 1, 3, 0, 0, 0},   {8, 8, 4, 0, 0, 0},  {4, 2, 5, 3, 2, 0},  {64, 4, 6, 0, 0, 0},
-                                      {1, 1, 2, 4, 3, 0},   {2, 2, 40, 0, 0, 0}, {4, 4, 1, 9, 5, 0},  {1, 1, 7, 0, 0, 0},
-                                      {2, 1, 16, 50, 1, 0}, {1, 1, 3, 0, 0, 8},  {4, 2, 5, 3, 2, 16}, {2, 2, 9, 5, 3, 4},
-                                      {4, 4, 40, 9, 5, 64}};
+  static const decode_case exact[] = {
+      {4, 1, 3, 0, 0, 0},         {8, 8, 4, 0, 0, 0},         {4, 2, 5, 3, 2, 0},    {64, 4, 6, 0, 0, 0},   {1, 1, 2, 4, 3, 0},
+      {2, 2, 40, 0, 0, 0},        {4, 4, 1, 9, 5, 0},         {1, 1, 7, 0, 0, 0},    {2, 1, 16, 50, 1, 0},  {1, 1, 3, 0, 0, 8},
+      {4, 2, 5, 3, 2, 16},        {2, 2, 9, 5, 3, 4},         {4, 4, 40, 9, 5, 64},  {4, 1, 3, 0, 0, 0, 1}, {8, 2, 4, 0, 0, 0, HEADS},
+      {64, 4, 6, 0, 0, 0, HEADS}, {4, 2, 5, 3, 0, 16, HEADS}, {12, 2, 5, 0, 0, 0, 1}};
   static const int64_t lengths[] = {1, 9, 70, 300}, passes[] = {1, 300};
   test_setup setups[TEST_MAX_SETUPS];
   const int count = test_setups_readable(setups);

@@ -113,7 +113,7 @@ CHANGE(compressed_rbf, compressed(desc); desc->kernel = HARK_KERNEL_RBF; desc->s
 CHANGE(compressed_cme, compressed(desc); desc->normalisation = HARK_NORMALISATION_CME; desc->ridge = 1)
 CHANGE(compressed_stick, compressed(desc); desc->normalisation = HARK_NORMALISATION_STICK_BREAKING)
 CHANGE(compressed_bias, compressed(desc); desc->has_bias = true)
-CHANGE(compressed_kernel, compressed(desc); desc->has_log_kernel = true)
+CHANGE(compressed_kernel, compressed(desc); desc->has_log_kernel = true; desc->kept_chunks = 2; desc->global_slots = 3)
 CHANGE(compressed_forget, compressed(desc); desc->has_forget = true)
 CHANGE(compressed_positions, compressed(desc); desc->contextual_positions = 4)
 CHANGE(compressed_window, compressed(desc); desc->window = 3)
@@ -199,7 +199,7 @@ static const desc_case desc_cases[] = {
     {"compressed_cme", compressed_cme, HARK_UNSUPPORTED, "normalisation is cme with structure compressed"},
     {"compressed_stick", compressed_stick, HARK_UNSUPPORTED, "normalisation is stick_breaking with structure compressed"},
     {"compressed_bias", compressed_bias, HARK_UNSUPPORTED, "has_bias with structure compressed"},
-    {"compressed_kernel", compressed_kernel, HARK_UNSUPPORTED, "has_log_kernel with structure compressed"},
+    {"compressed_kernel", compressed_kernel, HARK_UNSUPPORTED, "has_log_kernel with global_slots"},
     {"compressed_forget", compressed_forget, HARK_UNSUPPORTED, "has_forget with structure compressed"},
     {"compressed_positions", compressed_positions, HARK_UNSUPPORTED, "contextual_positions with structure compressed"},
     {"compressed_window", compressed_window, HARK_UNSUPPORTED, "window is 3|compressed"},

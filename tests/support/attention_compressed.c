@@ -6,7 +6,7 @@
  *     S[n,i] = scale q_n . mean of k over the cell of i
  *
  * over the near keys, the keys of the slots whose sums of e^S are the largest, and the older keys. So a key's gradient is its share of the
- * cell's. Cost O(L^2 d): every query makes its cells again, without sums that grow from chunk to chunk.
+ * cell's. With a table of log G, the mean of G over the keys of the cell multiplies e^S. Cost O(L^2 d): every query makes its cells again, without sums that grow from chunk to chunk.
  *
  * Bounds as in attention_definition.c, with magnitudes in place of values, because the keys of a cell may cancel.
  */
@@ -28,7 +28,8 @@ typedef struct cell {
   cell_kind kind;
   int64_t index;                  /* of the key, of the slot, of the global */
   int64_t keys;                   /* real ones */
-  double logit, logit_error, sum; /* scale q.k; sum: logit + log keys */
+  double logit, logit_error, sum; /* scale q.k; sum: logit + log of the sum of G over the keys */
+  double term, single;            /* that logarithm, and the logit of each single key: sum - log keys */
   double likely_error;            /* of a logit, if roundings are independent */
   bool is_seen;
   double factor, gradient, gradient_size;
@@ -117,6 +118,28 @@ static double dropout_factor(const head *t, int64_t n, const cell *m) {
   return words[key % 4] >= hark_random_threshold(c->dropout) ? 1 / (1 - c->dropout) : 0;
 }
 
+static bool has_kernel(const head *t) { return t->p->is.kernel || t->p->is.shared; }
+
+/* The entry of the table, or of its gradient, for a query and a key. */
+static int64_t table_entry(const head *t, int64_t n, int64_t i) {
+  const int64_t columns = t->p->array[ARRAY_LOG_KERNEL].shape[1];
+  return (t->p->is.shared ? 0 : t->h) * columns + attention_kernel_column(&t->p->is, columns, n - i);
+}
+
+static double log_kernel(const head *t, int64_t n, int64_t i) { return t->p->array[ARRAY_LOG_KERNEL].data[table_entry(t, n, i)]; }
+
+/* The logarithm of the sum of G over each cell, whose number of keys it is without a table. */
+static void make_terms(head *t, int64_t n) {
+  for (int64_t at = 0; at < t->cell_count; at++) t->cells[at].term = has_kernel(t) ? 0 : log((double)t->cells[at].keys);
+  if (!has_kernel(t)) return;
+  for (int64_t i = 0; i <= n; i++)
+    if (t->cell_of[i] >= 0) t->cells[t->cell_of[i]].term += exp(log_kernel(t, n, i));
+  for (int64_t at = 0; at < t->cell_count; at++) {
+    t->cells[at].term = log(t->cells[at].term);
+    t->cells[at].is_seen = t->cells[at].term != -INFINITY;
+  }
+}
+
 static void make_logits(head *t, int64_t n) {
   const attention_case *c = &t->p->is;
   const int64_t d = c->head_dim;
@@ -132,9 +155,11 @@ static void make_logits(head *t, int64_t n) {
       magnitude += fabs(t->p->scale * q[x]) * t->size[at * d + x];
     }
     const double adding = m->keys == 1 ? 0 : (double)(m->keys < MEAN_GROUP ? m->keys : MEAN_GROUP + m->keys / MEAN_GROUP);
-    m->sum = m->logit + log((double)m->keys);
-    m->logit_error = ((double)d + adding + 2 * FEW_ROUNDINGS) * magnitude + FEW_ROUNDINGS * (1 + fabs(m->sum) + fabs(m->logit));
-    m->likely_error = 4 * sqrt((double)d + adding) * magnitude / sqrt((double)d) + FEW_ROUNDINGS * (1 + fabs(m->sum));
+    const double term = m->is_seen ? m->term : 0, of_table = has_kernel(t) ? EXPONENTIAL * (2 + fabs(term)) : 0;
+    m->sum = m->logit + term;
+    m->single = has_kernel(t) ? m->sum - log((double)m->keys) : m->logit;
+    m->logit_error = ((double)d + adding + 2 * FEW_ROUNDINGS) * magnitude + FEW_ROUNDINGS * (1 + fabs(m->sum) + fabs(m->logit)) + of_table;
+    m->likely_error = 4 * sqrt((double)d + adding) * magnitude / sqrt((double)d) + FEW_ROUNDINGS * (1 + fabs(m->sum)) + of_table / 4;
     m->factor = dropout_factor(t, n, m);
   }
 }
@@ -143,14 +168,14 @@ static void make_logits(head *t, int64_t n) {
 static void select_slots(head *t, int64_t n) {
   const attention_case *c = &t->p->is;
   int64_t slots = 0;
-  for (int64_t at = 0; at < t->cell_count; at++) slots += t->cells[at].kind == KIND_SLOT;
+  for (int64_t at = 0; at < t->cell_count; at++) slots += t->cells[at].kind == KIND_SLOT && t->cells[at].is_seen;
   if (slots <= c->select) return;
   for (int64_t at = 0; at < t->cell_count; at++) {
-    if (t->cells[at].kind != KIND_SLOT) continue;
+    if (t->cells[at].kind != KIND_SLOT || t->cells[at].term == -INFINITY) continue;
     int64_t better = 0, unsure = 0;
     for (int64_t other = 0; other < t->cell_count; other++) {
       const cell *m = &t->cells[at], *o = &t->cells[other];
-      if (other == at || o->kind != KIND_SLOT) continue;
+      if (other == at || o->kind != KIND_SLOT || o->term == -INFINITY) continue;
       better += o->sum > m->sum || (o->sum == m->sum && o->index < m->index);
       unsure += fabs(o->sum - m->sum) <= (o->likely_error + m->likely_error) * 0x1p-24 && o->sum != m->sum;
     }
@@ -174,18 +199,19 @@ static void do_row(head *t, int64_t n, double *out_error) {
   const double *q = t->p->array[ARRAY_QUERY].data + row * d, *v = t->p->array[ARRAY_VALUE].data;
   const double *dout = t->p->array[ARRAY_DOUT].data + row * dv;
   make_cells(t, n);
+  make_terms(t, n);
   make_logits(t, n);
   select_slots(t, n);
   double largest = -INFINITY, error = 0, sum = 0, spread = 0, count = 0;
   for (int64_t at = 0; at < t->cell_count; at++) {
     if (!t->cells[at].is_seen) continue;
-    largest = fmax(largest, t->cells[at].logit);
+    largest = fmax(largest, t->cells[at].single);
     error = fmax(error, t->cells[at].logit_error);
     spread = fmax(spread, fabs(t->cells[at].sum));
     count += (double)t->cells[at].keys;
   }
   for (int64_t at = 0; at < t->cell_count; at++)
-    if (t->cells[at].is_seen) sum += (double)t->cells[at].keys * exp(t->cells[at].logit - largest);
+    if (t->cells[at].is_seen) sum += (double)t->cells[at].keys * exp(t->cells[at].single - largest);
   const double lse = largest + log(sum), lse_error = error + count + EXPONENTIAL + fabs(lse) + 2 * spread;
   const double relative = 2 * error + count + 2 * EXPONENTIAL + 4 * spread;
   add(t, ARRAY_LSE, row, count > 0 ? lse : -INFINITY, count > 0 ? lse_error : 0);
@@ -196,7 +222,7 @@ static void do_row(head *t, int64_t n, double *out_error) {
     for (int64_t i = 0; i <= n; i++) {
       if (t->cell_of[i] < 0 || !t->cells[t->cell_of[i]].is_seen) continue;
       const cell *m = &t->cells[t->cell_of[i]];
-      const double part = m->factor * exp(m->logit - lse) * v[(keys + i) * dv + x];
+      const double part = m->factor * exp(m->single - lse) * v[(keys + i) * dv + x];
       result += part;
       size += fabs(part);
     }
@@ -210,7 +236,7 @@ static void do_row(head *t, int64_t n, double *out_error) {
   for (int64_t i = 0; i <= n; i++) {
     if (t->cell_of[i] < 0 || !t->cells[t->cell_of[i]].is_seen) continue;
     cell *m = &t->cells[t->cell_of[i]];
-    const double weight = exp(m->logit - lse);
+    const double weight = exp(m->single - lse);
     double product = 0, size = 0;
     for (int64_t x = 0; x < dv; x++) {
       product += dout[x] * v[(keys + i) * dv + x];
@@ -226,6 +252,12 @@ static void do_row(head *t, int64_t n, double *out_error) {
     for (int64_t x = 0; x < d; x++)
       add(t, ARRAY_DQUERY, row * d + x, t->p->scale * t->cells[at].gradient * t->mean[at * d + x],
           fabs(t->p->scale) * t->cells[at].gradient_size * t->size[at * d + x]);
+  for (int64_t i = 0; has_kernel(t) && i <= n; i++) {
+    if (t->cell_of[i] < 0 || !t->cells[t->cell_of[i]].is_seen) continue;
+    const cell *m = &t->cells[t->cell_of[i]];
+    const double part = exp(log_kernel(t, n, i) - m->term), rounding = EXPONENTIAL * (2 + fabs(m->term));
+    add(t, ARRAY_DLOG_KERNEL, table_entry(t, n, i), part * m->gradient, part * (m->gradient_size + rounding * fabs(m->gradient)));
+  }
   for (int64_t i = 0; i <= n; i++) {
     if (t->cell_of[i] < 0) continue;
     const cell *m = &t->cells[t->cell_of[i]];

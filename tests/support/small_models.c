@@ -38,6 +38,13 @@ const char *const small_model_descriptions[] = {
                                                                 "\"selected_slots\": 3, \"kept_chunks\": 3"),
     MODEL("rotary", ATTENTION("compressed", "false") ", \"chunk\": 2, \"chunk_slots\": 2, \"selected_slots\": 90, \"kept_chunks\": 2, "
                                                      "\"global_slots\": 3, \"delimiters\": [" DELIMITERS "], \"chunk_maximum\": 7"),
+    MODEL(KERNEL("bank[2](decay*periodic)", "model"),
+          ATTENTION("compressed", "false") ", \"chunk\": 3, \"chunk_slots\": 1, \"selected_slots\": 100"),
+    MODEL(KERNEL("t5*alibi", "head"), ATTENTION("compressed", "false") ", \"chunk\": 2, \"chunk_slots\": 2, \"selected_slots\": 90, "
+                                                                       "\"delimiters\": [" DELIMITERS "], \"chunk_maximum\": 7"),
+    MODEL(KERNEL("decay", "model"),
+          ATTENTION("compressed,hierarchical", "false") ", \"hierarchy_block\": 2, \"chunk\": 5, \"chunk_slots\": 2, "
+                                                        "\"selected_slots\": 90, \"kept_chunks\": 2"),
     MODEL("none", ATTENTION("window,compressed", "false") ", \"chunk\": 1, \"chunk_slots\": 1, \"selected_slots\": 90, \"delimiters\": "
                                                           "[" DELIMITERS "]")};
 _Static_assert(sizeof small_model_descriptions / sizeof *small_model_descriptions == DESCRIPTIONS, "DESCRIPTIONS is the number of rows");

@@ -128,9 +128,9 @@ static const struct {
      "model.attention.chunk_slots is 5, expected at most model.attention.chunk = 4"},
     {{COMPRESSED, {ATTENTION("chunk"), "8"}, {ATTENTION("delimiters"), "32"}, {ATTENTION("chunk_maximum"), "7"}},
      "model.attention.chunk_maximum is 7, expected at least model.attention.chunk = 8"},
-    {{COMPRESSED, {"model.positional", "decay"}},
-     "model.positional is a kernel of the distance, and the tokens of a slot of model.attention.structure compressed have several "
-     "distances, expected no kernel"},
+    {{COMPRESSED, {ATTENTION("kept_chunks"), "2"}, {ATTENTION("global_slots"), "3"}, {"model.positional", "decay"}},
+     "model.attention.global_slots is 3 with model.positional, a kernel of the distance, and the tokens of a global slot have ever more "
+     "distances, expected global_slots 0"},
     {{COMPRESSED, {ATTENTION("forget_gate"), "true"}},
      "model.attention.forget_gate has gates that differ inside a slot of model.attention.structure compressed, expected false"},
     {{COMPRESSED, {COUNTED, "8"}},

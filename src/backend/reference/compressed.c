@@ -1,7 +1,8 @@
 /* compressed.c - compressed attention by its definition, in double, row by row: slots and the forward.
  *
- *     entry     key j of the chunks c - 1 and c, j <= n:  s = scale q . k_j
- *               slot b of earlier chunks:                 s = scale q . k_b + log n_b,   k_b, v_b: means over its n_b unmasked rows
+ *     entry     key j of the chunks c - 1 and c, j <= n:  s = scale q . k_j + log G(n - j)
+ *               slot b of earlier chunks:                 s = scale q . k_b + log of the sum of G(n - j) over its n_b unmasked rows j,
+ *                                                         k_b, v_b: means over these rows.   Without a table of G, all G are 1
  *     out[n]    = sum over entries F e^s v / sum over entries e^s,   F: dropout's factor
  *
  * Of the slots of the kept chunks only those with the highest logits are entries (backend/chunks.h). Cost O(L (m + slots) (d + dv) +
@@ -12,6 +13,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "backend/kernel_table.h"
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
   (void)context;
@@ -43,8 +46,10 @@ static double *take(double **memory, int64_t count) {
 
 hark_status hark_compressed_begin(hark_context *context, const hark_attention_call *run, bool backward, chunk_task *out) {
   size_t numbers;
+  size_t sums = 0;
   HARK_TRY(hark_chunk_list_numbers(context, &run->plan->desc, &numbers));
-  *out = (chunk_task){.run = run, .memory = (double *)run->scratch + numbers};
+  if (backward) HARK_TRY(hark_chunk_kernel_doubles(context, &run->plan->desc, &sums));
+  *out = (chunk_task){.run = run, .kernel_sums = (double *)run->scratch + numbers, .memory = (double *)run->scratch + numbers + sums};
   HARK_TRY(hark_compressed_doubles(context, &run->plan->desc, backward, &out->per_worker));
   return hark_chunk_list_fill(context, run, run->scratch, &out->list);
 }
@@ -53,6 +58,12 @@ bool hark_compressed_sees(const chunk_head *t, int64_t row) {
   const hark_tensor *mask = &t->at.args->mask;
   if (row >= t->at.sequence->key_count) return false;
   return mask->type == HARK_NONE || ((const uint8_t *)mask->data)[dense_entry_index(&t->at, mask, 0, row)] != 0;
+}
+
+double hark_compressed_log_kernel(const chunk_head *t, int64_t distance) {
+  const hark_tensor *table = &t->at.args->log_kernel;
+  if (table->type == HARK_NONE) return 0;
+  return dense_get(table, t->at.head * table->stride[0] + hark_kernel_column(t->at.desc, table->shape[1], distance));
 }
 
 /* Adds a key row and its value to sums. */
@@ -136,8 +147,26 @@ static double product(const chunk_head *t, int64_t row, const double *key) {
   return t->at.desc->scale * sum;
 }
 
-static void add_entry(chunk_head *t, chunk_entry_kind kind, int64_t index, double logit) {
-  t->entry[t->entries++] = (chunk_entry){.logit = logit, .index = index, .kind = kind};
+/* The logarithm of the sum of G over the unmasked rows of a slot, of which there is one at least. */
+static double slot_term(const chunk_head *t, int64_t row, int64_t slot) {
+  const int64_t first = hark_chunk_slot_row(&t->chunks, slot), end = hark_chunk_slot_row(&t->chunks, slot + 1);
+  double highest = -INFINITY, sum = 0;
+  if (t->at.args->log_kernel.type == HARK_NONE) return log(t->slot_count[slot]);
+  for (int64_t key = first; key < end; key++) {
+    const double term = hark_compressed_sees(t, key) ? hark_compressed_log_kernel(t, row - key) : -INFINITY;
+    if (term > highest || isnan(term)) highest = term;
+  }
+  if (!isfinite(highest)) return highest;
+  for (int64_t key = first; key < end; key++)
+    if (hark_compressed_sees(t, key)) sum += exp(hark_compressed_log_kernel(t, row - key) - highest);
+  return highest + log(sum);
+}
+
+/* An entry whose G is 0 is hidden, whatever its key has. */
+static void add_entry(chunk_head *t, chunk_entry_kind kind, int64_t index, double product, double term) {
+  const double logit = product + term;
+  if (term == -INFINITY || (kind == CHUNK_SLOT && logit == -INFINITY)) return; /* no slot is selected that has no weight */
+  t->entry[t->entries++] = (chunk_entry){.logit = logit, .term = term, .index = index, .kind = kind};
 }
 
 /* True if entry a is selected before entry b. */
@@ -153,10 +182,7 @@ static void select_slots(chunk_head *t, int64_t row) {
   int64_t from, to;
   hark_chunk_candidates(&t->chunks, t->chunk, &from, &to);
   for (int64_t slot = from; slot < to; slot++)
-    if (t->slot_count[slot] > 0) {
-      const double logit = product(t, row, t->slot_key + slot * d) + log(t->slot_count[slot]);
-      if (logit != -INFINITY) add_entry(t, CHUNK_SLOT, slot, logit); /* none is selected that has no weight */
-    }
+    if (t->slot_count[slot] > 0) add_entry(t, CHUNK_SLOT, slot, product(t, row, t->slot_key + slot * d), slot_term(t, row, slot));
   for (int64_t place = 0; place < hark_min(most, t->entries); place++) {
     int64_t best = place;
     for (int64_t i = place + 1; i < t->entries; i++)
@@ -179,9 +205,10 @@ static void find_entries(chunk_head *t, int64_t row) {
   t->entries = 0;
   select_slots(t, row);
   for (int64_t g = 0; g < t->chunks.globals; g++)
-    if (t->global_count[g] > 0) add_entry(t, CHUNK_GLOBAL, g, product(t, row, t->global_key + g * d) + log(t->global_count[g]));
+    if (t->global_count[g] > 0) add_entry(t, CHUNK_GLOBAL, g, product(t, row, t->global_key + g * d), log(t->global_count[g]));
   for (int64_t key = hark_chunk_near(&t->chunks, chunk); key <= row; key++)
-    if (hark_compressed_sees(t, key)) add_entry(t, CHUNK_KEY, key, hark_dense_similarity(&t->at, row, key));
+    if (hark_compressed_sees(t, key))
+      add_entry(t, CHUNK_KEY, key, hark_dense_similarity(&t->at, row, key), hark_compressed_log_kernel(t, row - key));
 }
 
 double hark_compressed_dropout(const chunk_head *t, int64_t row, const chunk_entry *entry) {
@@ -243,11 +270,13 @@ static hark_status forward(hark_context *context, const hark_attention_call *run
 }
 
 static hark_status workspace(hark_context *context, const hark_attention_desc *desc, int workers, bool backward, size_t *out) {
-  size_t list, doubles;
+  size_t list, doubles, sums = 0;
   HARK_TRY(hark_chunk_list_numbers(context, desc, &list));
+  if (backward) HARK_TRY(hark_chunk_kernel_doubles(context, desc, &sums));
   HARK_TRY(hark_compressed_doubles(context, desc, backward, &doubles));
   HARK_TRY(hark_size_multiply(context, doubles, (size_t)workers, &doubles));
   HARK_TRY(hark_size_add(context, list, doubles, &doubles));
+  HARK_TRY(hark_size_add(context, sums, doubles, &doubles));
   return hark_size_multiply(context, doubles, sizeof(double), out);
 }
 

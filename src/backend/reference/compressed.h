@@ -2,6 +2,7 @@
 #ifndef HARK_BACKEND_REFERENCE_COMPRESSED_H
 #define HARK_BACKEND_REFERENCE_COMPRESSED_H
 
+#include "backend/chunk_kernel.h"
 #include "backend/chunks.h"
 #include "backend/reference/dense_entry.h"
 
@@ -10,6 +11,7 @@ typedef enum chunk_entry_kind { CHUNK_KEY, CHUNK_SLOT, CHUNK_GLOBAL } chunk_entr
 /* What a query meets: a key, a slot or a global slot, by its row or number. */
 typedef struct chunk_entry {
   double logit, weight;
+  double term; /* log G of a key; of a slot, the logarithm of the sum of G over its unmasked rows */
   int64_t index;
   chunk_entry_kind kind;
 } chunk_entry;
@@ -25,6 +27,7 @@ typedef struct chunk_head {
   double *dslot_key, *dslot_value;                  /* backward */
   double *drow_key, *drow_value;                    /* backward: of every row of the sequence */
   double *row;                                      /* backward: [2 d + dv]: gradients of one entry */
+  double *dkernel;                                  /* backward: by distance, of the current head; NULL: none */
   chunk_entry *entry;                               /* of the current row */
   int64_t entries;
   double log_sum; /* of the current row */
@@ -32,10 +35,11 @@ typedef struct chunk_head {
 
 hark_status hark_compressed_doubles(hark_context *context, const hark_attention_desc *desc, bool backward, size_t *out);
 
-/* A call's list of chunks, which is at the beginning of the scratch, and the memory of workers after it. */
+/* A call's list of chunks, which is at the beginning of the scratch, the sums of chunk_kernel.h in the backward, and the memory of workers. */
 typedef struct chunk_task {
   const hark_attention_call *run;
   hark_chunk_list list;
+  double *kernel_sums;
   double *memory;
   size_t per_worker;
 } chunk_task;
@@ -46,6 +50,9 @@ chunk_head hark_compressed_head(const chunk_task *task, int64_t sequence, int64_
 
 /* Computes the entries of a row with their weights, log_sum and mixed. False if it sees nothing. Rows come in ascending order. */
 bool hark_compressed_row(chunk_head *t, int64_t row);
+
+/* log G at a distance; 0 without a table. */
+double hark_compressed_log_kernel(const chunk_head *t, int64_t distance);
 
 /* True if a key of the sequence exists and is not masked. */
 bool hark_compressed_sees(const chunk_head *t, int64_t row);

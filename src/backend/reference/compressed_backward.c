@@ -4,6 +4,8 @@
  *
  *     dv += F P dout[n]     dq[n] += scale dS k     dk += scale dS q[n]
  *
+ * With a table of log G, dlog G(n - j) += dS for a key, and dS times the part of G(n - j) in the sum of G over the slot for its rows.
+ *
  * A slot gives each of its unmasked rows an n-th part of its gradients, a global slot too. Which slots a query selects has no gradient.
  * Log-sum-exp and out are computed again, in double. Every sum is made by one task in one order.
  */
@@ -29,6 +31,17 @@ static void give_global(const chunk_head *t, int64_t global, const double *key, 
   for (int64_t slot = global; slot < from; slot += t->chunks.globals) give_slot(t, slot, key, value, 1 / t->global_count[global]);
 }
 
+/* The gradient of an entry's logit, to the distances of its rows. */
+static void give_kernel(const chunk_head *t, int64_t n, const chunk_entry *entry, double gradient) {
+  if (t->dkernel == NULL) return;
+  if (entry->kind == CHUNK_KEY) {
+    t->dkernel[n - entry->index] += gradient;
+    return;
+  }
+  for (int64_t row = hark_chunk_slot_row(&t->chunks, entry->index); row < hark_chunk_slot_row(&t->chunks, entry->index + 1); row++)
+    if (hark_compressed_sees(t, row)) t->dkernel[n - row] += gradient * exp(hark_compressed_log_kernel(t, n - row) - entry->term);
+}
+
 static void entry_gradients(chunk_head *t, int64_t n, const chunk_entry *entry, double mean, double *dquery, double *dkey, double *dvalue) {
   const hark_attention_desc *desc = t->at.desc;
   const hark_attention_args *args = t->at.args;
@@ -42,7 +55,8 @@ static void entry_gradients(chunk_head *t, int64_t n, const chunk_entry *entry, 
   double product = 0;
   for (int64_t c = 0; c < dv && factor != 0; c++)
     product += dense_get(&args->dout, from + c) * (one ? dense_get(&args->value, value_at + c) : values[at * dv + c]);
-  const double gradient = desc->scale * entry->weight * (factor == 0 ? -mean : factor * product - mean);
+  const double of_logit = entry->weight * (factor == 0 ? -mean : factor * product - mean), gradient = desc->scale * of_logit;
+  give_kernel(t, n, entry, of_logit);
   for (int64_t c = 0; c < d; c++) {
     dquery[c] += gradient * (one ? dense_get(&args->key, key_at + c) : keys[at * d + c]);
     dkey[c] = gradient * dense_get(&args->query, query + c);
@@ -102,8 +116,13 @@ static void backward_key_head(void *data, int64_t index, int worker) {
   memset(t.dslot_value, 0, (size_t)(slots * dv) * sizeof(double));
   memset(t.drow_key, 0, (size_t)(t.chunks.rows * d) * sizeof(double));
   memset(t.drow_value, 0, (size_t)(t.chunks.rows * dv) * sizeof(double));
-  for (t.at.head = key_head * group; t.at.head < (key_head + 1) * group; t.at.head++)
+  for (t.at.head = key_head * group; t.at.head < (key_head + 1) * group; t.at.head++) {
+    if (args->dlog_kernel.type != HARK_NONE) {
+      t.dkernel = hark_chunk_kernel_sums(task->run, task->kernel_sums, t.at.sequence, t.at.head);
+      memset(t.dkernel, 0, (size_t)t.at.sequence->query_count * sizeof(double));
+    }
     for (int64_t n = 0; n < t.at.sequence->query_count; n++) row_backward(&t, n);
+  }
   for (int64_t slot = 0; slot < slots; slot++)
     if (t.slot_count[slot] > 0) give_slot(&t, slot, t.dslot_key + slot * d, t.dslot_value + slot * dv, 1 / t.slot_count[slot]);
   store_keys(&t, &args->dkey, t.drow_key, d, args->accumulate & HARK_ACCUMULATE_KEY);
@@ -114,5 +133,6 @@ hark_status hark_compressed_backward(hark_context *context, const hark_attention
   chunk_task task;
   HARK_TRY(hark_compressed_begin(context, run, true, &task));
   hark_parallel_for(context, run->sequence_count * run->plan->desc.key_heads, backward_key_head, &task);
+  hark_chunk_kernel_give(context, run, task.kernel_sums);
   return HARK_OK;
 }

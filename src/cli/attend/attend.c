@@ -120,9 +120,9 @@ static hark_status check(hark_invocation *call) {
   if (v->structure == HARK_ATTEND_COMPRESSED && !v->causal) HARK_TRY(complain(call, "structure causal", "compressed needs --causal"));
   if (v->structure == HARK_ATTEND_COMPRESSED && v->query_offset != 0)
     HARK_TRY(complain(call, "query-offset structure", "with --structure compressed, expected 0: queries and keys share their chunks"));
-  if (v->structure == HARK_ATTEND_COMPRESSED && v->positional.count > 0)
-    HARK_TRY(
-        complain(call, "positional structure", "with --structure compressed, expected none: the rows of a slot have several distances"));
+  if (v->structure == HARK_ATTEND_COMPRESSED && v->positional.count > 0 && v->global_slots > 0)
+    HARK_TRY(complain(call, "positional global-slots",
+                      "with --global-slots, expected none: the rows of a global slot have ever more distances"));
   HARK_TRY(hark_attend_positional_check(call));
   if (v->structure == HARK_ATTEND_WINDOW && !hark_command_is_given(call, "window"))
     HARK_TRY(complain(call, "structure window", "window needs --window W"));

@@ -93,6 +93,10 @@ static bool is_hierarchical_with_two_lengths(const hark_attend_values *v, const 
   return is_hierarchical(v, t) && has_two_lengths(v, t);
 }
 
+static bool has_global_slots(const hark_attend_values *v, const hark_attend_tensors *t) {
+  return is_compressed(v, t) && v->global_slots > 0;
+}
+
 static bool is_compressed_with_two_lengths(const hark_attend_values *v, const hark_attend_tensors *t) {
   return is_compressed(v, t) && has_two_lengths(v, t);
 }
@@ -146,7 +150,7 @@ static const need needs[] = {
     {"mask", masks_pairs_of_cme, USAGE,
      "has query rows, expected shape [B or 1, H or 1, 1, Lk] with --normalisation cme: all queries share one factorisation"},
     {"log_kernel", is_picture, USAGE, "cannot be used with --grid-columns: it is a function of one distance"},
-    {"log_kernel", is_compressed, USAGE, "cannot be used with --structure compressed: the rows of a slot have several distances"},
+    {"log_kernel", has_global_slots, USAGE, "cannot be used with --global-slots: the rows of a global slot have ever more distances"},
     {"log_kernel", has_positional, USAGE, "and --positional are both given, expected one of them"},
     {"rotary_rates", is_not_rotary, USAGE, "needs --rotary BASE, which it replaces"},
     {"rotary_rates", has_other_base, USAGE, "cannot be used with --rotary-scaling dynamic, which changes the base"},

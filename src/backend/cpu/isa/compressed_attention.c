@@ -2,6 +2,8 @@
  *
  *     out[n] = sum over entries e^s v / sum over entries e^s,   entries: near keys, the selected slots, globals (backend/chunks.h)
  *
+ * With a table of log G, the logit of an entry has the logarithm of the sum of G over its rows (compressed_kernel.c).
+ *
  * This file: what is supported, the layout of memory, the division of the work. compressed_keys.c computes slots and globals,
  * compressed_forward.c and compressed_backward.c contain the loops over tiles, dense_products.h the micro-kernels.
  *
@@ -39,13 +41,17 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
 
 typedef struct scratch_layout {
   size_t tree_bytes, worker_bytes;
-  size_t trees, workers, bytes; /* offsets of the trees and of the workers' tiles, and all bytes */
+  size_t sums, trees, workers, bytes; /* offsets of the sums of chunk_kernel.h, of the trees and of the workers' tiles, and all bytes */
 } scratch_layout;
 
 static hark_status lay_out(hark_context *context, const hark_attention_desc *desc, int workers, bool backward, scratch_layout *out) {
   size_t numbers, floats, all;
   HARK_TRY(hark_chunk_list_numbers(context, desc, &numbers));
-  HARK_TRY(hark_whole_lines(context, numbers, sizeof(int64_t), &out->trees));
+  HARK_TRY(hark_whole_lines(context, numbers, sizeof(int64_t), &out->sums));
+  numbers = 0;
+  if (backward) HARK_TRY(hark_chunk_kernel_doubles(context, desc, &numbers));
+  HARK_TRY(hark_whole_lines(context, numbers, sizeof(double), &all));
+  HARK_TRY(hark_size_add(context, out->sums, all, &out->trees));
   HARK_TRY(HARK_ISA(hark_compressed_tree_floats)(context, desc, desc->longest, backward, &floats));
   HARK_TRY(hark_whole_lines(context, floats, sizeof(float), &out->tree_bytes));
   floats = backward ? HARK_ISA(hark_compressed_backward_floats)(desc) : HARK_ISA(hark_compressed_forward_floats)(desc);
@@ -116,6 +122,7 @@ static void give_global(void *data, int64_t index, int worker) {
 static void run_head(hark_compressed_tree *tree, int64_t head, int worker) {
   tree->head = head;
   run_stage(tree, COMPRESSED_QUERIES, worker);
+  if (tree->levels > 0) HARK_ISA(hark_compressed_make_tables)(tree);
   tree->finite = HARK_ISA(hark_compressed_all_finite)(tree);
   if (!tree->call->backward) {
     run_stage(tree, COMPRESSED_FORWARD, worker);
@@ -124,6 +131,7 @@ static void run_head(hark_compressed_tree *tree, int64_t head, int worker) {
   run_stage(tree, COMPRESSED_BACKWARD, worker);
   HARK_ISA(hark_compressed_sort_users)(tree);
   run_stage(tree, COMPRESSED_USERS, worker);
+  if (tree->dlog_sums != NULL) HARK_ISA(hark_compressed_collect_kernel)(tree);
 }
 
 /* worker: of the calling task, or -1: all threads share the work. */
@@ -160,12 +168,14 @@ static hark_status execute(hark_context *context, const hark_attention_call *run
                                .dropout_threshold = hark_random_threshold(desc->dropout),
                                .dropout_gain = (float)(1 / (1 - desc->dropout)),
                                .saved = desc->forward_only ? NULL : run->args->saved,
+                               .kernel_sums = (double *)(void *)((char *)run->scratch + layout.sums),
                                .trees = (char *)run->scratch + layout.trees,
                                .workers = (char *)run->scratch + layout.workers,
                                .tree_bytes = layout.tree_bytes,
                                .worker_bytes = layout.worker_bytes};
   HARK_TRY(hark_chunk_list_fill(context, run, run->scratch, &call.list));
   hark_run_pairs(context, run, run_pair, &call);
+  if (backward) hark_chunk_kernel_give(context, run, call.kernel_sums);
   return HARK_OK;
 }
 

@@ -16,6 +16,7 @@ typedef struct backward_work {
   float *weights;                                                                    /* [keys of a block][lanes]: logits, then F P */
   float *products;                                                                   /* of the same shape: dout.v, then scale dS */
   float *kept;                                                                       /* dropout's factors */
+  float *terms;                                                                      /* dS, if the gradient by log G is requested */
   float *dquery;                                                                     /* [lanes][d padded] */
   float top[HARK_TILE_QUERIES], inverse[HARK_TILE_QUERIES], mean[HARK_TILE_QUERIES]; /* m, 1 / Z (0: sees nothing), D */
   float marked[HARK_TILE_QUERIES]; /* 1 in rows whose dout or sums are not finite: they reach all that the row sees, also with weight 0 */
@@ -23,7 +24,7 @@ typedef struct backward_work {
 } backward_work;
 
 size_t HARK_ISA(hark_compressed_backward_floats)(const hark_attention_desc *desc) {
-  const size_t keys = HARK_COMPRESSED_KEYS * (desc->dropout > 0 ? 3 : 2);
+  const size_t keys = HARK_COMPRESSED_KEYS * (2 + (desc->dropout > 0 ? 1u : 0u) + (desc->has_log_kernel ? 1u : 0u));
   const size_t tile = HARK_TILE_QUERIES * ((size_t)desc->head_dim + (size_t)desc->value_dim + keys + hark_padded(desc->head_dim));
   const size_t sums = 2 * (hark_padded(desc->head_dim) + hark_padded(desc->value_dim)); /* of globals: float64 */
   return tile > sums ? tile : sums;
@@ -75,7 +76,9 @@ static void block_gradients(const backward_work *work, const hark_compressed_blo
       vf product = vf_load(work->products + at), kept = weight;
       if (drops) hark_apply_dropout(work->kept + at, &kept, &product);
       vf_store(work->weights + at, kept);
-      vf_store(work->products + at, vf_select(seen, scale * (weight * (product - mean)), vf_zero())); /* hidden: 0, whatever is there */
+      const vf gradient = weight * (product - mean);
+      vf_store(work->products + at, vf_select(seen, scale * gradient, vf_zero())); /* hidden: 0, whatever is there */
+      if (work->terms != NULL) vf_store(work->terms + at, vf_select(seen, gradient, vf_zero()));
     }
   }
 }
@@ -125,6 +128,7 @@ static void block_backward(const backward_work *work, const hark_compressed_bloc
                           .start = hark_compressed_zeros};
   hark_tile_scores(&p, hark_compressed_vectors(work->tile));
   block_gradients(work, block);
+  if (work->terms != NULL) HARK_ISA(hark_compressed_collect_near)(work->tile, block, work->terms);
   spread_block(work, block);
 }
 
@@ -147,6 +151,13 @@ static void group_products(const backward_work *work, int64_t row, const int32_t
   }
 }
 
+HARK_SIMD void store_some(float *to, vf x, int count) {
+  if (count == HARK_LANES)
+    vf_store(to, x);
+  else
+    vf_store_part(to, x, count);
+}
+
 /* The selected slots of a row: dq, and what the slots will collect. */
 static void selected_backward(const backward_work *work, int lane) {
   const hark_compressed_tile *tile = work->tile;
@@ -166,14 +177,10 @@ static void selected_backward(const backward_work *work, int lane) {
     vf weight = vf_exp2(logit - vf_set(work->top[lane])) * vf_set(work->inverse[lane]);
     if (work->marked[lane] != 0.0f) weight = hark_seen_weight(weight, logit);
     const vf kept = vf_select(vf_equal(factor, vf_zero()), vf_zero(), factor * weight);
-    const vf gradient = vf_set(call->scale) * (weight * (vf_load(products) - vf_set(work->mean[lane])));
-    if (count == HARK_LANES) {
-      vf_store(weights + i, kept);
-      vf_store(gradients + i, gradient);
-    } else {
-      vf_store_part(weights + i, kept, count);
-      vf_store_part(gradients + i, gradient, count);
-    }
+    const vf term = weight * (vf_load(products) - vf_set(work->mean[lane])), gradient = vf_set(call->scale) * term;
+    if (tree->selected_term != NULL) store_some(tree->selected_term + row * call->selected + i, term, count);
+    store_some(weights + i, kept, count);
+    store_some(gradients + i, gradient, count);
     const hark_compressed_sum sum = {gradients + i, numbers, 1, count, tree->slots.key, call->head_pad};
     hark_compressed_add(&sum, work->dquery + (ptrdiff_t)lane * call->head_pad);
   }
@@ -202,6 +209,10 @@ void HARK_ISA(hark_compressed_backward)(const hark_compressed_tree *tree, int64_
   work.products = work.weights + (size_t)HARK_COMPRESSED_KEYS * HARK_TILE_QUERIES;
   work.dquery = work.products + (size_t)HARK_COMPRESSED_KEYS * HARK_TILE_QUERIES;
   work.kept = work.dquery + (size_t)call->head_pad * HARK_TILE_QUERIES; /* with dropout */
+  if (tree->dlog_sums != NULL) {
+    work.terms = work.kept + (call->dropout_threshold > 0 ? (size_t)HARK_COMPRESSED_KEYS * HARK_TILE_QUERIES : 0);
+    HARK_ISA(hark_compressed_clear_near)(tree, chunk);
+  }
   for (; tile.first < end; tile.first += HARK_TILE_QUERIES) {
     hark_compressed_block block;
     int64_t next = 0;

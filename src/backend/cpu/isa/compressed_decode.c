@@ -32,6 +32,7 @@ typedef struct decoder {
   float *logit;              /* of entries */
   entry *entry;              /* of each logit */
   double *global_log;        /* log n of the globals */
+  hark_compressed_sums sums; /* of the head */
 } decoder;
 
 /* Row `row` of the key head in an input with rows of keys or values. */
@@ -111,13 +112,21 @@ static void append(const decoder *d, int64_t row, int64_t chunk, int from, int r
 
 /* ---- selection ---- */
 
+/* A term of -infinity hides, whatever the product is. */
+HARK_SIMD float add_term(float product, float term) { return term == -INFINITY ? term : product + term; }
+
 /* Logits of `count` slots, up to HARK_LANES, which are stored from `row` on. */
-HARK_SIMD void slot_logits(const decoder *d, const float *query, int64_t slot, int64_t row, int count, float *logits) {
+HARK_SIMD void slot_logits(const decoder *d, const float *query, int64_t n, int64_t slot, int64_t row, int count, float *logits) {
   const hark_compressed_decode_attributes *decode = d->cache.decode;
   const float scale = (float)decode->scale;
   const int64_t fewer = decode->chunk / decode->chunk_slots;
   const bool are_equal = decode->chunk % decode->chunk_slots == 0;
   row_products(query, row_of(d, HARK_COMPRESSED_SLOT_KEY, row, d->head_dim), d->key_step, count, d->head_dim, logits);
+  if (d->sums.type != HARK_NONE) {
+    for (int i = 0; i < count; i++)
+      logits[i] = add_term(scale * logits[i], (float)hark_compressed_slot_term(&d->cache, &d->sums, n, slot + i));
+    return;
+  }
   for (int i = 0; i < count && d->cache.starts != NULL; i++) logits[i] = scale * logits[i] + d->slot_log[row + i];
   for (int i = 0; i < count && d->cache.starts == NULL; i++) {
     const bool has_more = !are_equal && hark_compressed_slot_count(&d->cache, slot + i) != fewer;
@@ -126,7 +135,7 @@ HARK_SIMD void slot_logits(const decoder *d, const float *query, int64_t slot, i
 }
 
 /* The best slots as first entries; returns how many. Candidates come in ascending order, and are numbered from the first one on. */
-static int64_t select_slots(const decoder *d, const float *query, int64_t chunk) {
+static int64_t select_slots(const decoder *d, const float *query, int64_t n, int64_t chunk) {
   const hark_compressed_decode_attributes *decode = d->cache.decode;
   const int64_t stored = d->cache.stored * decode->chunk_slots;
   const int selected = (int)decode->selected_slots;
@@ -141,7 +150,7 @@ static int64_t select_slots(const decoder *d, const float *query, int64_t chunk)
     float logits[HARK_LANES];
     int32_t orders[HARK_LANES];
     for (int i = (int)(next - slot); i < HARK_LANES; i++) logits[i] = -INFINITY;
-    slot_logits(d, query, slot, row, (int)(next - slot), logits);
+    slot_logits(d, query, n, slot, row, (int)(next - slot), logits);
     const vi order = orders_of(vf_load(logits));
     if (!vm_any(vi_less(vi_set(threshold), order))) continue;
     vi_store(orders, order);
@@ -221,7 +230,7 @@ static void attend(const decoder *d, int64_t head, int64_t row, int64_t chunk) {
   const float *query = (const float *)d->call->inputs[HARK_COMPRESSED_QUERY].data + at * d->head_dim;
   float *out = (float *)d->call->outputs[0].data + at * d->value_dim;
   const float scale = (float)decode->scale;
-  int64_t count = select_slots(d, query, chunk);
+  int64_t count = select_slots(d, query, n, chunk);
   const int64_t first_global = count;
   for (int64_t g = 0; g < globals; g++) {
     const float *key = row_of(d, HARK_COMPRESSED_GLOBAL_KEY, 2 * g, d->head_dim);
@@ -237,7 +246,8 @@ static void attend(const decoder *d, int64_t head, int64_t row, int64_t chunk) {
     row_products(query, row_of(d, HARK_COMPRESSED_RING_KEY, place, d->head_dim), d->key_step, lanes, d->head_dim, products);
     for (int i = 0; i < lanes; i++) {
       d->entry[count].value = row_of(d, HARK_COMPRESSED_RING_VALUE, place + i, d->value_dim);
-      d->logit[count++] = scale * products[i];
+      const float term = d->sums.type != HARK_NONE ? (float)hark_compressed_sum(&d->sums, 0, n - key - i) : 0.0f;
+      d->logit[count++] = add_term(scale * products[i], term);
     }
   }
   const float highest = highest_of(d->logit, count);
@@ -270,7 +280,7 @@ static void decode_heads(const hark_call *call, int64_t first, int64_t last) {
   const hark_compressed_decode_attributes *decode = call->attributes;
   const int64_t group = decode->heads / decode->key_heads;
   for (int64_t key_head = first; key_head < last; key_head++) {
-    const decoder d = open_decoder(call, key_head);
+    decoder d = open_decoder(call, key_head);
     int64_t chunk = hark_compressed_chunk_of(&d.cache, decode->first_position);
     for (int64_t row = 0; row < call->inputs[HARK_COMPRESSED_QUERY].shape[1]; row++) {
       const int64_t n = decode->first_position + row;
@@ -283,7 +293,10 @@ static void decode_heads(const hark_call *call, int64_t first, int64_t last) {
       if (begins && hark_compressed_leaves(&d.cache, chunk) >= 0)
         hark_compressed_count_merged(&d.cache, hark_compressed_leaves(&d.cache, chunk));
       if (row == 0 || begins) take_logarithms(&d, chunk);
-      for (int64_t head = key_head * group; head < (key_head + 1) * group; head++) attend(&d, head, row, chunk);
+      for (int64_t head = key_head * group; head < (key_head + 1) * group; head++) {
+        d.sums = hark_compressed_sums_of(call, head);
+        attend(&d, head, row, chunk);
+      }
     }
   }
 }

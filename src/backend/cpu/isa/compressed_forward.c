@@ -28,14 +28,25 @@ bool HARK_ISA(hark_compressed_next_block)(const hark_compressed_tile *tile, int6
   return true;
 }
 
+/* logits += terms, for the rows of a tile; a term of -infinity hides, whatever the logit is. */
+static void add_terms(const float *terms, int count, float *logits) {
+  const vf hidden = vf_set(-INFINITY);
+  for (int lane = 0; lane < count; lane += HARK_LANES) {
+    const vf term = vf_load(terms + lane);
+    vf_store(logits + lane, vf_select(vf_equal(term, hidden), hidden, vf_load(logits + lane) + term));
+  }
+}
+
 void HARK_ISA(hark_compressed_logits)(const hark_compressed_tile *tile, const hark_compressed_block *block, const float *queries,
                                       const float *start, float *logits) {
-  const hark_compressed_call *call = tile->tree->call;
+  const hark_compressed_tree *tree = tile->tree;
+  const hark_compressed_call *call = tree->call;
   const float *weight = block->keys->weight + block->first;
   hark_compressed_products(tile, block->keys->key + block->first * call->head_pad, block->count, queries, start, logits);
   for (int key = 0; key < block->count; key++) {
     float *at = logits + (ptrdiff_t)key * HARK_TILE_QUERIES;
     const bool exists = weight[key] != -INFINITY;
+    if (tree->levels > 0 && exists) add_terms(hark_compressed_table(tree, 0) + tile->first - (block->first + key), tile->count, at);
     for (int lane = 0; weight[key] != 0.0f && lane < tile->count; lane += HARK_LANES)
       vf_store(at + lane, exists ? vf_load(at + lane) + vf_set(weight[key]) : vf_set(-INFINITY));
     const int64_t before = block->state < 0 ? block->first + key - tile->first : 0; /* lanes before the key */

@@ -28,10 +28,12 @@ hark_status HARK_ISA(hark_compressed_tree_floats)(hark_context *context, const h
   const int64_t chunks = hark_chunks_most(desc, rows);
   const size_t both = hark_padded(desc->head_dim) + hark_padded(desc->value_dim), times = backward ? 2 : 1;
   const size_t of_keys = times * both + 2, of_queries = backward ? both : hark_padded(desc->head_dim);
-  size_t slots, globals;
+  size_t slots, globals, tables;
   *out = 2 * (size_t)(rows / HARK_COMPRESSED_PIECE + 3); /* pieces: int64 */
   HARK_TRY(hark_size_multiply(context, (size_t)hark_max(0, chunks - 2), (size_t)desc->chunk_slots, &slots));
   HARK_TRY(hark_size_multiply(context, (size_t)hark_max(0, chunks - 2 - desc->kept_chunks), (size_t)hark_chunk_globals(desc), &globals));
+  HARK_TRY(HARK_ISA(hark_compressed_kernel_floats)(context, desc, rows, backward, &tables));
+  HARK_TRY(hark_size_add(context, *out, tables, out));
   HARK_TRY(add_product(context, (size_t)rows, of_keys + of_queries, out));
   HARK_TRY(add_product(context, slots, of_keys, out));
   HARK_TRY(add_product(context, globals, of_keys, out));
@@ -68,12 +70,25 @@ static void cut_pieces(hark_compressed_tree *tree) {
   tree->piece[tree->pieces] = tree->chunks.count;
 }
 
+/* Numbers of 8 bytes first: what is before them is a whole number of these. */
+static void take_tables(hark_compressed_tree *tree, float **memory) {
+  const int64_t rows = tree->chunks.rows;
+  tree->levels = hark_compressed_levels(&tree->chunks);
+  if (tree->call->backward && tree->call->args->dlog_kernel.type != HARK_NONE) {
+    tree->dlog_sums = (double *)(void *)take(memory, 2 * tree->levels * rows);
+    tree->near_sums = (double *)(void *)take(memory, 4 * rows);
+    tree->selected_term = take(memory, rows * tree->call->selected);
+  }
+  tree->log_sums = take(memory, tree->levels * hark_compressed_table_width(rows));
+}
+
 hark_compressed_tree HARK_ISA(hark_compressed_place)(const hark_compressed_call *call, int64_t sequence, int64_t key_head, float *memory) {
   hark_compressed_tree tree = {.call = call, .sequence = &call->run->sequences[sequence], .key_head = key_head};
   tree.chunks = hark_chunks_of(call->desc, &call->list, sequence);
   const int64_t rows = tree.chunks.rows, slots = hark_chunks_slots(&tree.chunks);
   tree.piece = (int64_t *)(void *)take(&memory, 2 * (rows / HARK_COMPRESSED_PIECE + 3));
   cut_pieces(&tree);
+  if (call->desc->has_log_kernel) take_tables(&tree, &memory);
   tree.rows = take_keys(call, &memory, rows);
   tree.slots = take_keys(call, &memory, slots);
   tree.globals = take_keys(call, &memory, hark_chunks_states(&tree.chunks) * tree.chunks.globals);
@@ -101,6 +116,10 @@ bool HARK_ISA(hark_compressed_all_finite)(const hark_compressed_tree *tree) {
                         hark_rows_finite(tree->query + row * call->head_pad, call->head_pad, count, call->head_dim) &&
                         (!call->backward || hark_rows_finite(tree->dout + row * call->value_pad, call->value_pad, count, call->value_dim));
     if (!finite) return false;
+  }
+  for (int64_t t = 0; tree->levels > 0 && t < rows; t++) { /* log G of -infinity hides */
+    const float term = hark_compressed_table(tree, 0)[t];
+    if (!isfinite(term) && term != -INFINITY) return false;
   }
   /* means of large numbers may overflow */
   const int64_t slots = hark_chunks_slots(&tree->chunks), globals = hark_chunks_states(&tree->chunks) * tree->chunks.globals;

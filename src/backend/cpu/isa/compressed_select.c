@@ -90,6 +90,24 @@ static void give_buffers(const lane_buffer *buffers, int selected, int lanes, co
 
 /* ---- both ---- */
 
+/* Adds what the kernel of the distance gives to the logits of slots, and returns their weights without it: 0, or -infinity. */
+static const float *add_slot_terms(const hark_compressed_tile *tile, int64_t first, int count, float *logits, float *weights) {
+  const hark_compressed_tree *tree = tile->tree;
+  const vf hidden = vf_set(-INFINITY);
+  float terms[HARK_TILE_QUERIES];
+  for (int i = 0; i < count; i++) {
+    weights[i] = tree->slots.weight[first + i] == -INFINITY ? -INFINITY : 0.0f;
+    if (weights[i] != 0.0f) continue;
+    HARK_ISA(hark_compressed_slot_terms)(tile, first + i, terms);
+    for (int lane = 0; lane < tile->count; lane += HARK_LANES) {
+      float *at = logits + (ptrdiff_t)i * HARK_TILE_QUERIES + lane;
+      const vf term = vf_load(terms + lane);
+      vf_store(at, vf_select(vf_equal(term, hidden), hidden, vf_load(at) + term));
+    }
+  }
+  return weights;
+}
+
 /* Candidates in blocks, whose logits are in `logits` without their weights. */
 static void visit_candidates(const hark_compressed_tile *tile, const float *queries, float *logits, const hark_compressed_lists *lists,
                              lane_buffer *buffers, int32_t *threshold) {
@@ -100,7 +118,9 @@ static void visit_candidates(const hark_compressed_tile *tile, const float *quer
   for (; from < to; from += HARK_COMPRESSED_KEYS) {
     const int count = (int)hark_min(to - from, HARK_COMPRESSED_KEYS);
     const float *weight = tree->slots.weight + from;
+    float plain[HARK_COMPRESSED_KEYS];
     hark_compressed_products(tile, tree->slots.key + from * tree->call->head_pad, count, queries, hark_compressed_zeros, logits);
+    if (tree->levels > 0) weight = add_slot_terms(tile, from, count, logits, plain);
     if (buffers == NULL)
       sort_block(lists, selected, tile->count, logits, weight, count, from);
     else

@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "backend/attention_algorithm.h"
+#include "backend/chunk_kernel.h"
 #include "backend/chunks.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/isa/dense_pack.h"
@@ -30,6 +31,7 @@ typedef struct hark_compressed_call {
   uint32_t dropout_threshold;
   float dropout_gain;
   hark_chunk_list list;
+  double *kernel_sums;   /* backward (backend/chunk_kernel.h) */
   char *trees, *workers; /* memory of each: */
   size_t tree_bytes, worker_bytes;
 } hark_compressed_call;
@@ -52,7 +54,11 @@ typedef struct hark_compressed_tree {
   bool finite;                                /* all keys, values and queries of the head, and in the backward its dout */
   hark_compressed_keys rows, slots, globals;  /* globals: [states][G] */
   float *query, *dout;                        /* of the head: [rows][d padded]; backward: [rows][dv padded] */
+  int levels;                                 /* of the tables of log G; 0: there are none */
+  float *log_sums;                            /* the tables of the head (compressed_kernel.c) */
+  double *dlog_sums, *near_sums;              /* backward, if the gradient by log G is requested; else NULL */
   float *selected_weight, *selected_gradient; /* backward: [rows][selected]: F P and scale dS of the selected slots */
+  float *selected_term;                       /* with dlog_sums: dS */
   uint32_t *users, *first_user;               /* backward: entries of these arrays by slot, and where those of a slot begin, [slots + 1] */
 } hark_compressed_tree;
 
@@ -98,6 +104,41 @@ bool HARK_ISA(hark_compressed_next_block)(const hark_compressed_tile *tile, int6
  * to the logits of a lane. */
 void HARK_ISA(hark_compressed_logits)(const hark_compressed_tile *tile, const hark_compressed_block *block, const float *queries,
                                       const float *start, float *logits);
+
+/* ---- the kernel of the distance (compressed_kernel.c) ---- */
+
+/* Tables of logarithms to base 2, of log2 of the longest slot's rows and one more: table k has, for each distance t, that of the sum of
+ * G[t] .. G[t + 2^k - 1], as far as there are rows. Before the first distance and after the last one there is room for a tile. */
+static inline int64_t hark_compressed_table_width(int64_t rows) { return rows + 2 * HARK_TILE_QUERIES; }
+static inline const float *hark_compressed_table(const hark_compressed_tree *tree, int level) {
+  return tree->log_sums + level * hark_compressed_table_width(tree->chunks.rows) + HARK_TILE_QUERIES;
+}
+/* Tables for all slots that a call may have, and for those of a sequence. */
+static inline int hark_compressed_levels_most(const hark_attention_desc *desc) {
+  const int64_t rows = desc->has_chunk_starts != 0 ? desc->longest : hark_min(desc->chunk, desc->longest);
+  return desc->has_log_kernel ? hark_chunk_part_levels(hark_ceil_div(rows, desc->chunk_slots)) : 0;
+}
+static inline int hark_compressed_levels(const hark_chunks *chunks) {
+  int64_t rows = 1;
+  for (int64_t c = 0; c + 2 < chunks->count; c++)
+    rows = hark_max(rows, hark_ceil_div(chunks->start[c + 1] - chunks->start[c], chunks->slots));
+  return hark_chunk_part_levels(rows);
+}
+/* Floats of a tree for the tables, and for their gradients. */
+hark_status HARK_ISA(hark_compressed_kernel_floats)(hark_context *context, const hark_attention_desc *desc, int64_t rows, bool backward,
+                                                    size_t *out);
+
+/* Makes the tables of the tree's head. */
+void HARK_ISA(hark_compressed_make_tables)(const hark_compressed_tree *tree);
+
+/* terms [HARK_TILE_QUERIES] <- of a slot for the rows of a tile: the logarithm of the sum of G over its unmasked rows. */
+void HARK_ISA(hark_compressed_slot_terms)(const hark_compressed_tile *tile, int64_t slot, float *terms);
+
+/* Gradients: of the logits [keys][HARK_TILE_QUERIES] of a block of near keys, to near_sums, which are cleared for each chunk; then all of
+ * the head's, to kernel_sums. */
+void HARK_ISA(hark_compressed_clear_near)(const hark_compressed_tree *tree, int64_t chunk);
+void HARK_ISA(hark_compressed_collect_near)(const hark_compressed_tile *tile, const hark_compressed_block *block, const float *gradients);
+void HARK_ISA(hark_compressed_collect_kernel)(const hark_compressed_tree *tree);
 
 static const float hark_compressed_zeros[HARK_TILE_QUERIES] = {0};
 
