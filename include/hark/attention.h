@@ -251,8 +251,9 @@ typedef struct hark_attention_report {
  * COMPRESSED: a query sees the keys of its own chunk and of the one before it, up to its position. It sees earlier keys by slots, with the
  * logit scale query.k + log n: k and the value of a slot are the means of its n unmasked keys and values. Among the slots of kept_chunks
  * chunks it sees the selected_slots with the highest logits (of equal ones the earliest; NaN counts as the highest), which the backward
- * does not choose again. With log_kernel, the sum of G over these n keys is in the place of n. Every global slot is seen. A slot without unmasked keys does not exist. mask is a key mask, [1 or B, 1, 1, Lk].
- * Dropout drops complete slots, with the word of the first row of a slot, of a global one that of its first slot.
+ * does not choose again. With log_kernel, the sum of G over these n keys is in the place of n. Every global slot is seen. A slot without
+ * unmasked keys does not exist. mask is a key mask, [1 or B, 1, 1, Lk]. Dropout drops complete slots, with the word of the first row of a
+ * slot, of a global one that of its first slot.
  *
  * CME: out[n] = sum over visible i of w[n,i] value[i] with w[n,:] = kappa(q_n, K) (kappa(K, K) + lambda I)^-1 over the keys that the query
  * sees: all of them, or when causal those up to its position. With noise, the noise of each key is added to its lambda. kappa includes G.

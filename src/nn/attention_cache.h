@@ -3,6 +3,8 @@
 #ifndef HARK_NN_ATTENTION_CACHE_H
 #define HARK_NN_ATTENTION_CACHE_H
 
+#include <hark/experimental.h>
+
 #include "nn/self_attention.h"
 
 /* What a layer's cache contains. Dense and window: one row per token, keys and values [1, capacity, key_heads * head_dim], gate logits [1,

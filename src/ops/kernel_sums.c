@@ -2,6 +2,7 @@
  * table goes. Each level adds pairs of sums of the level below. Gradients take the same way back, in proportion to the parts of a sum.
  * O(levels K T), in double.
  */
+#include <hark/experimental.h>
 #include <inttypes.h>
 #include <math.h>
 

@@ -6,7 +6,8 @@
  *     S[n,i] = scale q_n . mean of k over the cell of i
  *
  * over the near keys, the keys of the slots whose sums of e^S are the largest, and the older keys. So a key's gradient is its share of the
- * cell's. With a table of log G, the mean of G over the keys of the cell multiplies e^S. Cost O(L^2 d): every query makes its cells again, without sums that grow from chunk to chunk.
+ * cell's. With a table of log G, the mean of G over the keys of the cell multiplies e^S. Cost O(L^2 d): every query makes its cells again,
+ * without sums that grow from chunk to chunk.
  *
  * Bounds as in attention_definition.c, with magnitudes in place of values, because the keys of a cell may cancel.
  */
@@ -159,7 +160,7 @@ static void make_logits(head *t, int64_t n) {
     m->sum = m->logit + term;
     m->single = has_kernel(t) ? m->sum - log((double)m->keys) : m->logit;
     m->logit_error = ((double)d + adding + 2 * FEW_ROUNDINGS) * magnitude + FEW_ROUNDINGS * (1 + fabs(m->sum) + fabs(m->logit)) + of_table;
-    m->likely_error = 4 * sqrt((double)d + adding) * magnitude / sqrt((double)d) + FEW_ROUNDINGS * (1 + fabs(m->sum)) + of_table / 4;
+    m->likely_error = 4 * sqrt((double)d + adding) * magnitude / sqrt((double)d) + FEW_ROUNDINGS * (1 + fabs(m->sum)) + of_table / 8;
     m->factor = dropout_factor(t, n, m);
   }
 }

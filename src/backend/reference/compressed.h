@@ -35,7 +35,7 @@ typedef struct chunk_head {
 
 hark_status hark_compressed_doubles(hark_context *context, const hark_attention_desc *desc, bool backward, size_t *out);
 
-/* A call's list of chunks, which is at the beginning of the scratch, the sums of chunk_kernel.h in the backward, and the memory of workers. */
+/* The scratch of a call: a list of chunks, in the backward the sums of chunk_kernel.h, and the memory of workers. */
 typedef struct chunk_task {
   const hark_attention_call *run;
   hark_chunk_list list;
