@@ -209,6 +209,9 @@ static void test_all(void **state) {
       "compressed:B2,H2,L25,D2,N2,kept=3,globals=2,select=2,mask",
       "compressed:H2,L31,D2,N2,starts,dropout=0.3,select=3",
       "compressed:H2,L40,D2,N2,ragged,kept=2,globals=1",
+      "compressed:B2,H4,K2,L23,D2,V3,N4,slots=2,select=2,kernel,seed=5",
+      "compressed:B2,H2,L25,D2,N3,kept=3,select=2,mask,shared",
+      "compressed:H2,L31,D2,N5,starts,dropout=0.3,select=3,kernel",
   };
   int failures = 0;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) failures += check_case(cases[i]) > 0;

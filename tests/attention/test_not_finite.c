@@ -130,7 +130,8 @@ static void test_compressed(void **state) {
   /* All slots are selected: which ones a NaN would select is another function of it. */
   CHECK("compressed:H4,K2,L64,D5,V3,N4,slots=2,select=40", "compressed:H2,L100,D8,N8,kept=3,globals=2",
         "compressed:B2,H2,L70,D8,N4,mask,starts,select=40", "compressed:H2,L70,D8,N4,dropout=0.2,kept=4,globals=3",
-        "compressed:B2,H2,L60,D8,N4,segments,select=70");
+        "compressed:B2,H2,L60,D8,N4,segments,select=70", "compressed:H2,L64,D5,V3,N8,slots=2,select=40,kernel",
+        "compressed:B2,H2,L70,D8,N6,mask,starts,select=40,shared");
 }
 
 static void test_hierarchical(void **state) {
@@ -156,9 +157,10 @@ static void test_large(void **state) {
         "dense:H4,K2,L3,S70,D16,V8,large", "window:H2,L150,D8,W20,large", "hierarchical:H2,L100,D8,N4,first,causal,large",
         "hierarchical:H2,L100,D8,N4,mean,large,mask", "hierarchical:H2,L100,D8,N4,exact,large",
         "hierarchical:H2,L70,D8,N4,mean,large,dropout=0.2", "hierarchical:H2,L100,D8,N4,mean,linear,large",
-        "compressed:H2,L100,D8,N4,select=60,large", "compressed:H2,L100,D8,N8,kept=3,globals=2,mask,large",
-        "hierarchical:H2,L130,D8,N4,grid=13,large", "hierarchical:H2,L130,D8,N4,grid=13,exact,large",
-        "hierarchical:B2,H2,L100,D8,N4,grid=13,mask,qmask,large", "hierarchical:B2,H2,L100,D8,N4,grid=13,dropout=0.2,lengths,large");
+        "compressed:H2,L100,D8,N4,select=60,large", "compressed:H2,L100,D8,N4,select=60,kernel,large",
+        "compressed:H2,L100,D8,N8,kept=3,globals=2,mask,large", "hierarchical:H2,L130,D8,N4,grid=13,large",
+        "hierarchical:H2,L130,D8,N4,grid=13,exact,large", "hierarchical:B2,H2,L100,D8,N4,grid=13,mask,qmask,large",
+        "hierarchical:B2,H2,L100,D8,N4,grid=13,dropout=0.2,lengths,large");
 }
 
 int main(int argument_count, char **arguments) {

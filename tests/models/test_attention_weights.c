@@ -32,6 +32,7 @@ static const char *const cases[] = {
     "hierarchical:B1,H2,L70,S70,D4,V70,N2,linear,hbias,kernel",
     "compressed:B1,H4,K2,L70,S70,D8,V70,N4,slots=2,select=3,kept=5,globals=3",
     "compressed:B1,H2,L70,S70,D8,V70,N3,select=4",
+    "compressed:B1,H2,L70,S70,D8,V70,N6,slots=2,select=4,kernel",
 };
 
 /* Weights as they are visited. */
