@@ -424,8 +424,8 @@ static const hark_sample samples[] = {
       REAL(-2, 2, 4, 2, 3),
       REAL(-2, 2, 1, 2, 5),
       REAL(-2, 2, 1, 2, 3),
-      {HARK_NONE},
-      {HARK_NONE},
+      {HARK_NONE, 0, {0}, 0, 0},
+      {HARK_NONE, 0, {0}, 0, 0},
       REAL(-3, 0, 2, 2, 27)}},
 };
 
