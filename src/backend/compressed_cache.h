@@ -120,14 +120,17 @@ static inline hark_status hark_compressed_check_starts(hark_context *context, co
   if (cache.starts[0] != 0)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "compressed_decode: chunk_starts begins with %" PRId64 ", expected 0",
                      cache.starts[0]);
-  for (int64_t k = from; k < cache.chunks; k++) {
+  if (cache.starts[from] < from * decode->chunk)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "compressed_decode: chunk %" PRId64 " begins at row %" PRId64 ", expected at least %" PRId64, from, cache.starts[from],
+                     from * decode->chunk);
+  for (int64_t k = from; k < cache.chunks; k++) { /* each start is above the one before it, and none is negative */
     const bool is_last = k + 1 == cache.chunks;
-    const int64_t end = is_last ? last + 1 : cache.starts[k + 1], rows = end - cache.starts[k];
+    const int64_t end = is_last ? last + 1 : cache.starts[k + 1], rows = end > cache.starts[k] ? end - cache.starts[k] : 0;
     if (rows < (is_last ? 1 : decode->chunk) || rows > decode->chunk_maximum)
       return hark_fail(context, HARK_INVALID_ARGUMENT,
-                       "compressed_decode: the chunk from row %" PRId64 " to row %" PRId64 " has %" PRId64 " rows, expected %" PRId64
-                       " to %" PRId64,
-                       cache.starts[k], end - 1, rows, is_last ? 1 : decode->chunk, decode->chunk_maximum);
+                       "compressed_decode: the chunk from row %" PRId64 " on has %" PRId64 " rows, expected %" PRId64 " to %" PRId64,
+                       cache.starts[k], rows, is_last ? 1 : decode->chunk, decode->chunk_maximum);
   }
   return HARK_OK;
 }

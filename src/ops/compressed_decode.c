@@ -62,7 +62,7 @@ hark_compressed_decode_sizes hark_compressed_decode_sizes_of(const hark_compress
 
 /* The starts of chunks, and the numbers of rows in globals: both, or neither. */
 static hark_status check_starts(hark_context *context, const hark_compressed_decode_attributes *decode, const hark_tensor *inputs,
-                                int input_count) {
+                                int input_count, int64_t rows_of_call) {
   const hark_operator *op = &hark_op_compressed_decode;
   const bool needed = decode->chunk_maximum > 0;
   static const char *const names[] = {"chunk_starts", "global_rows"};
@@ -73,6 +73,11 @@ static hark_status check_starts(hark_context *context, const hark_compressed_dec
   if (!needed) return HARK_OK;
   if (inputs[HARK_COMPRESSED_CHUNK_STARTS].shape[0] < 1)
     return hark_fail(context, HARK_SHAPE_MISMATCH, "compressed_decode: chunk_starts has no starts, expected at least 1");
+  const int64_t tokens = decode->first_position + rows_of_call, most = hark_ceil_div(tokens, decode->chunk);
+  if (inputs[HARK_COMPRESSED_CHUNK_STARTS].shape[0] > most)
+    return hark_fail(context, HARK_SHAPE_MISMATCH,
+                     "compressed_decode: chunk_starts has %" PRId64 " starts, expected at most %" PRId64 " for %" PRId64 " tokens",
+                     inputs[HARK_COMPRESSED_CHUNK_STARTS].shape[0], most, tokens);
   const int64_t rows[] = {inputs[HARK_COMPRESSED_GLOBAL_KEY].shape[0], decode->key_heads};
   return hark_check_shape(context, op, "global_rows", &inputs[HARK_COMPRESSED_GLOBAL_ROWS], 2, rows);
 }
@@ -143,7 +148,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_decoder_rows(context, &hark_op_compressed_decode, query, &inputs[HARK_COMPRESSED_KEY], value, decode->heads,
                                    decode->key_heads));
   const int64_t rows = query->shape[1], value_dim = value->shape[2] / decode->key_heads;
-  HARK_TRY(check_starts(context, decode, inputs, input_count));
+  HARK_TRY(check_starts(context, decode, inputs, input_count, rows));
   HARK_TRY(check_sums(context, decode, inputs, input_count, rows));
   HARK_TRY(check_cache(context, decode, inputs, rows, inputs[HARK_COMPRESSED_KEY].shape[2], value->shape[2]));
   const int64_t shape[] = {1, rows, value_dim * decode->heads};

@@ -318,13 +318,15 @@ static void wrong_starts_are_refused(void **state) {
   (void)state;
   enum { ROWS = 12 };
   static const struct {
-    int64_t longest, count, starts[4];
+    int64_t longest, count, starts[7];
     const char *message;
-  } wrong[] = {{6, 3, {0, 4, 7}, "the chunk from row 4 to row 6 has 3 rows, expected 4 to 6"},
-               {6, 2, {0, 7}, "the chunk from row 0 to row 6 has 7 rows, expected 4 to 6"},
+  } wrong[] = {{6, 7, {0, -24, -18, -12, -6, 0, 6}, "chunk_starts has 7 starts, expected at most 3 for 12 tokens"},
+               {6, 3, {0, INT64_MIN, 6}, "the chunk from row 0 on has 0 rows, expected 4 to 6"},
+               {6, 3, {0, 4, 7}, "the chunk from row 4 on has 3 rows, expected 4 to 6"},
+               {6, 2, {0, 7}, "the chunk from row 0 on has 7 rows, expected 4 to 6"},
                {6, 2, {1, 6}, "chunk_starts begins with 1, expected 0"},
-               {6, 2, {0, 5}, "the chunk from row 5 to row 11 has 7 rows, expected 1 to 6"},
-               {6, 4, {0, 4, 8, 12}, "the chunk from row 12 to row 11 has 0 rows, expected 1 to 6"},
+               {6, 2, {0, 5}, "the chunk from row 5 on has 7 rows, expected 1 to 6"},
+               {6, 3, {0, 6, 12}, "the chunk from row 12 on has 0 rows, expected 1 to 6"},
                {6, 0, {0}, "chunk_starts has no starts, expected at least 1"},
                {0, 2, {0, 6}, "chunk_starts is given with chunk_maximum 0"},
                {3, 2, {0, 6}, "chunk_maximum is 3, expected 4 to 1048576"}};
@@ -338,7 +340,7 @@ static void wrong_starts_are_refused(void **state) {
                            made(context, HARK_F32, 3, 2, KEY_HEADS * 4, 7, 1),    made(context, HARK_F32, 1, 2, KEY_HEADS * 4, 8, 1),
                            made(context, HARK_F32, 1, 2, KEY_HEADS * 4, 9, 1)};
     enum { PARTS = (int)(sizeof parts / sizeof *parts) };
-    int64_t starts[4], global_rows[KEY_HEADS];
+    int64_t starts[7], global_rows[KEY_HEADS];
     const int64_t rows_shape[] = {1, KEY_HEADS}, ring[] = {1, wrong[i].longest > 0 ? ROWS : 8, KEY_HEADS * 4};
     hark_call call = {.op = &hark_op_compressed_decode, .attributes = &attributes, .input_count = PARTS + 2};
     memcpy(starts, wrong[i].starts, sizeof starts);

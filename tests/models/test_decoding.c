@@ -277,8 +277,8 @@ static void sign(unsigned char *saved, size_t bytes) {
 /* Counts that do not belong to the bytes, up to those that overflow, under a right checksum. */
 static void forged_counts_are_refused(void **state) {
   (void)state;
-  enum { BYTES_AT = 24, LENGTH_AT = 32, LOGITS_AT = 40, LEVELS_AT = 48 }; /* in the header */
-  static const int at[] = {BYTES_AT, LENGTH_AT, LOGITS_AT, LEVELS_AT};
+  enum { BYTES_AT = 24, LENGTH_AT = 32, LOGITS_AT = 40, LEVELS_AT = 48, FINISHED_AT = 56 }; /* in the header */
+  static const int at[] = {BYTES_AT, LENGTH_AT, LOGITS_AT, LEVELS_AT, FINISHED_AT};
   static const uint64_t counts[] = {0,         1, 2, 3, 6, 19, 41, 42, 1 << 20, (uint64_t)1 << 32, (uint64_t)1 << 60, UINT64_MAX / 2 + 1,
                                     UINT64_MAX};
   hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 1);

@@ -99,15 +99,15 @@ static void check_starts(const hark_chunk_starts_attributes *cut, int64_t batch,
 
 static void starts_are_where_delimiters_and_lengths_end_chunks(void **state) {
   (void)state;
-  static const int64_t segments[] = {4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1, 1, 1, 1};
+  static const int64_t segments[] = {4, 4, 4, 4, 4, 4, 1, 1, 1, 1, 1, 1, 1, 1};
   static const double tokens[] = {1, 1, 9, 9, 1, 1, 1, 1, 1, 9, 9, 9, 1, 1};
   hark_chunk_starts_attributes cut = {.delimiters = stops, .delimiter_count = 1, .minimum = 2, .maximum = 5};
   check_starts(&cut, 2, 7, tokens, (const double[]){1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 1, 0});
   check_starts(&cut, 1, 14, tokens, (const double[]){1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0});
   cut.segments = segments;
-  check_starts(&cut, 1, 14, tokens, (const double[]){1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0});
+  check_starts(&cut, 1, 14, tokens, (const double[]){1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 0, 1, 0});
   cut.delimiter_count = 0;
-  check_starts(&cut, 1, 14, tokens, (const double[]){1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0});
+  check_starts(&cut, 1, 14, tokens, (const double[]){1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 0, 0});
   cut.minimum = cut.maximum = 1;
   check_starts(&cut, 1, 3, tokens, (const double[]){1, 1, 1});
 }
