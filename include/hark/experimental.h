@@ -97,7 +97,7 @@ typedef struct hark_depth_scores_attributes {
  * of them), score [rows], starts i64 [K + 1]; outputs chunks i64 [capacity + 1], whose segments after the last chunk are empty, and
  * sequences i64 [B + 1], offsets into the chunks. A cut is made before row t where
  *   FIXED      the chunk has `maximum` rows
- *   DELIMITER  ids[t - 1] is one of the delimiters
+ *   DELIMITER  the chunk ends with one of the delimiters before row t
  *   GIVEN      starts has t: chunks chosen by the caller, including all starts of sequences, and no longer than `maximum`
  *   SCORE      score[t] >= threshold
  *   PEAK       score[t] > 0 is no smaller than its neighbours and at least mean + threshold * standard deviation of the sequence's rows
@@ -116,7 +116,7 @@ typedef struct hark_chunk_boundaries_attributes {
   int64_t rows;             /* in all */
   int64_t minimum, maximum; /* 1 <= minimum <= maximum; FIXED: equal */
   double threshold;
-  const int32_t *delimiters; /* borrowed until the call is done */
+  const int32_t *delimiters; /* as in hark_chunk_starts_attributes */
   int64_t delimiter_count;
 } hark_chunk_boundaries_attributes;
 
@@ -262,12 +262,14 @@ typedef struct hark_gaussian_loss_attributes {
 /* class_logits: y[n, c] = exp(a) m[n, c] (1 + exp(b + v[n, c]))^-1/2 + level[n, c], logits of C classes. inputs prediction [..., 2 C] (C
  * means m, then C logarithms of variances v), level [..., C], which is data, and scale [2] (a, b); y [..., C]. No attributes. */
 
-/* chunk_starts: y[b, t] = 1 where a chunk of a text begins with token t, else 0. The first token of a sequence begins a chunk; the chunk
- * ends with the first token that is one of the delimiters and has the number `minimum` or a higher one in the chunk, or with its token
- * number `maximum`. input tokens i32 [B, L]; output u8 [B, L], as the attention of HARK_STRUCTURE_COMPRESSED takes it. No backward. */
+/* chunk_starts: y[b, t] = 1 where a chunk of a text begins with token t, else 0. The first token of a sequence begins a chunk. A chunk with
+ * at least `minimum` tokens ends where its last tokens are one of the delimiters. A chunk with `maximum` tokens ends in any case. input
+ * tokens i32 [B, L]; output u8 [B, L], as the attention of HARK_STRUCTURE_COMPRESSED takes it. No backward. */
 typedef struct hark_chunk_starts_attributes {
-  const int32_t *delimiters; /* borrowed until the call is done */
-  int64_t delimiter_count;
+  /* Delimiters, one after another: their last tokens as they are, and -1 - t for each token t before it. {10, -1 - 46, 32}: token 10, and
+   * token 46 with token 32 after it. Borrowed until the call is done. */
+  const int32_t *delimiters;
+  int64_t delimiter_count;  /* of numbers */
   int64_t minimum, maximum; /* 1 <= minimum <= maximum */
   const int64_t *segments;  /* [L] or NULL, with B = 1: a run of equal numbers is a sequence; borrowed until the call is done */
 } hark_chunk_starts_attributes;

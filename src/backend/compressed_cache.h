@@ -109,32 +109,6 @@ static inline int64_t hark_compressed_next_chunk(const hark_compressed_cache *ca
   return chunk + 1 < cache->chunks && cache->starts[chunk + 1] <= next_row ? chunk + 1 : chunk;
 }
 
-/* Errors: HARK_INVALID_ARGUMENT if one of the starts that this call reads is not where a chunk may begin. */
-static inline hark_status hark_compressed_check_starts(hark_context *context, const hark_call *call) {
-  const hark_compressed_decode_attributes *decode = call->attributes;
-  const hark_compressed_cache cache = hark_compressed_cache_of(call, 0);
-  if (cache.starts == NULL) return HARK_OK;
-  const int64_t last = decode->first_position + call->inputs[HARK_COMPRESSED_QUERY].shape[1] - 1;
-  const int64_t chunk = hark_compressed_chunk_of(&cache, decode->first_position);
-  const int64_t from = decode->kept_chunks == 0 ? 0 : hark_max(0, chunk - decode->kept_chunks - 2);
-  if (cache.starts[0] != 0)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "compressed_decode: chunk_starts begins with %" PRId64 ", expected 0",
-                     cache.starts[0]);
-  if (cache.starts[from] < from * decode->chunk)
-    return hark_fail(context, HARK_INVALID_ARGUMENT,
-                     "compressed_decode: chunk %" PRId64 " begins at row %" PRId64 ", expected at least %" PRId64, from, cache.starts[from],
-                     from * decode->chunk);
-  for (int64_t k = from; k < cache.chunks; k++) { /* each start is above the one before it, and none is negative */
-    const bool is_last = k + 1 == cache.chunks;
-    const int64_t end = is_last ? last + 1 : cache.starts[k + 1], rows = end > cache.starts[k] ? end - cache.starts[k] : 0;
-    if (rows < (is_last ? 1 : decode->chunk) || rows > decode->chunk_maximum)
-      return hark_fail(context, HARK_INVALID_ARGUMENT,
-                       "compressed_decode: the chunk from row %" PRId64 " on has %" PRId64 " rows, expected %" PRId64 " to %" PRId64,
-                       cache.starts[k], rows, is_last ? 1 : decode->chunk, decode->chunk_maximum);
-  }
-  return HARK_OK;
-}
-
 /* The row of a slot among those that are stored. */
 static inline int64_t hark_compressed_slot_row(const hark_compressed_cache *cache, int64_t slot) {
   const int64_t chunk = slot / cache->decode->chunk_slots, i = slot % cache->decode->chunk_slots;
@@ -182,6 +156,39 @@ static inline int64_t hark_compressed_merged(const hark_compressed_cache *cache,
   return hark_max(0, chunk - 1 - cache->decode->kept_chunks) * cache->decode->chunk_slots;
 }
 
+/* Errors: HARK_INVALID_ARGUMENT if one of the starts that this call reads is not where a chunk may begin, or if a global slot has more rows
+ * than the text. */
+static inline hark_status hark_compressed_check_starts(hark_context *context, const hark_call *call) {
+  const hark_compressed_decode_attributes *decode = call->attributes;
+  const hark_compressed_cache cache = hark_compressed_cache_of(call, 0);
+  if (cache.starts == NULL) return HARK_OK;
+  const int64_t last = decode->first_position + call->inputs[HARK_COMPRESSED_QUERY].shape[1] - 1;
+  const int64_t chunk = hark_compressed_chunk_of(&cache, decode->first_position);
+  const int64_t from = decode->kept_chunks == 0 ? 0 : hark_max(0, chunk - decode->kept_chunks - 2);
+  if (cache.starts[0] != 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "compressed_decode: chunk_starts begins with %" PRId64 ", expected 0",
+                     cache.starts[0]);
+  if (cache.starts[from] < from * decode->chunk)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "compressed_decode: chunk %" PRId64 " begins at row %" PRId64 ", expected at least %" PRId64, from, cache.starts[from],
+                     from * decode->chunk);
+  for (int64_t k = from; k < cache.chunks; k++) { /* each start is above the one before it, and none is negative */
+    const bool is_last = k + 1 == cache.chunks;
+    const int64_t end = is_last ? last + 1 : cache.starts[k + 1], rows = end > cache.starts[k] ? end - cache.starts[k] : 0;
+    if (rows < (is_last ? 1 : decode->chunk) || rows > decode->chunk_maximum)
+      return hark_fail(context, HARK_INVALID_ARGUMENT,
+                       "compressed_decode: the chunk from row %" PRId64 " on has %" PRId64 " rows, expected %" PRId64 " to %" PRId64,
+                       cache.starts[k], rows, is_last ? 1 : decode->chunk, decode->chunk_maximum);
+  }
+  const int64_t seen = decode->first_position;
+  const int64_t merged = seen > 0 ? hark_compressed_merged(&cache, hark_compressed_chunk_of(&cache, seen - 1)) : 0;
+  for (int64_t i = 0; i < hark_min(decode->global_slots, merged) * decode->key_heads; i++)
+    if (cache.global_rows[i] < 1 || cache.global_rows[i] > seen)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "compressed_decode: global_rows has %" PRId64 ", expected 1 to %" PRId64,
+                       cache.global_rows[i], seen);
+  return HARK_OK;
+}
+
 /* The same with `starts`: the rows of earlier chunks are counted, those of the chunk of slot `end` not yet. */
 static inline int64_t hark_compressed_counted_rows(const hark_compressed_cache *cache, int64_t global, int64_t end) {
   const hark_compressed_decode_attributes *decode = cache->decode;
@@ -220,8 +227,8 @@ static inline void hark_compressed_count_merged(const hark_compressed_cache *cac
   }
 }
 
-/* Doubles of a key head's work, enough for the record (d + dv + 2 G + 2 S C + R) and for the kernel of f32 (G, S C + 2 G + R entries of 12
- * bytes, and S C floats). Errors: HARK_TOO_LARGE. */
+/* Doubles of a key head's work, enough for the record (d + dv + 2 G + 2 S C + R) and for the kernel of f32 (G, and S C + 2 G + R entries of
+ * 12 bytes). Errors: HARK_TOO_LARGE. */
 static inline hark_status hark_compressed_work(hark_context *context, const hark_compressed_decode_attributes *decode,
                                                const hark_tensor *inputs, size_t *out) {
   const int64_t head_dim = inputs[HARK_COMPRESSED_QUERY].shape[2] / decode->heads;

@@ -9,6 +9,7 @@
 #include "models/model.h"
 #include "models/model_parts.h"
 #include "train/data_place.h"
+#include "train/delimiters.h"
 #include "train/model_source.h"
 
 static const struct {
@@ -115,12 +116,14 @@ bool hark_command_names_run(hark_invocation *call) {
   return !joined || hark_path_kind_of(weights) != HARK_PATH_FILE; /* neither: the error of the run is reported */
 }
 
-static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run *opened, hark_text *description, hark_text *vocabulary,
-                                   hark_model **out) {
+static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run *opened, const hark_config *config, hark_text *description,
+                                   hark_text *vocabulary, hark_model **out) {
   hark_context *context = call->context;
   char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES];
-  if (opened->tokenizer != NULL)
-    hark_options_print_json(call->options, description); /* for a model of examples the file of weights describes its data */
+  if (opened->tokenizer != NULL) { /* for a model of examples the file of weights describes its data */
+    HARK_TRY(hark_delimiters_settle(context, call->options, config, opened->tokenizer));
+    hark_options_print_json(call->options, description);
+  }
   HARK_TRY(description->status);
   HARK_TRY(hark_run_path(context, &opened->run, "vocabulary.json", path));
   HARK_TRY(hark_file_read_stored(context, path, HARK_VOCABULARY_MAX_BYTES, vocabulary));
@@ -142,6 +145,7 @@ static hark_status check_delimiters(hark_invocation *call, const hark_opened_run
                                     const hark_model *model) {
   const hark_ahca_config *requested = &config->model.ahca, *described = &model->network->config.ahca;
   if (config->model.architecture != HARK_ARCHITECTURE_AHCA || requested->chunk != HARK_AHCA_CHUNK_DELIMITER) return HARK_OK;
+  if (hark_model_list_has_text(hark_model_list_of("model.ahca.more_delimiters"), &config->model)) return HARK_OK; /* of later versions */
   if (requested->other_delimiter_count == described->other_delimiter_count) return HARK_OK;
   return hark_fail(call->context, HARK_UNSUPPORTED,
                    "%s: its weights do not state model.ahca.more_delimiters, which an earlier version of hark did not write: one more step "
@@ -152,7 +156,7 @@ static hark_status check_delimiters(hark_invocation *call, const hark_opened_run
 hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *opened, const hark_config *config, hark_model **out) {
   hark_text description = hark_text_empty(call->context), vocabulary = hark_text_empty(call->context);
   *out = NULL;
-  hark_status status = load_checkpoint(call, opened, &description, &vocabulary, out);
+  hark_status status = load_checkpoint(call, opened, config, &description, &vocabulary, out);
   if (status == HARK_OK) status = check_delimiters(call, opened, config, *out);
   if (status == HARK_OK && hark_config_has_sentences(config)) status = hark_model_mark_sentences(call->context, *out);
   if (status != HARK_OK) hark_model_destroy(call->context, out);

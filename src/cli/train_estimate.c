@@ -54,12 +54,11 @@ static hark_status find_task(hark_invocation *call, const hark_config *config, c
   *task = (hark_learning_task){0};
   if (hark_config_has_examples(config)) {
     HARK_TRY(hark_material_examples(call->context, config, config->run.resume ? HARK_DATA_OF_RUN : HARK_DATA_FOR_NEW_RUN, examples));
-    *task = hark_material_task_of(config, *examples);
-    return HARK_OK;
+    return hark_material_task_of(call->context, config, *examples, task);
   }
   hark_tokenizer *tokenizer = NULL;
-  const hark_status status = find_vocabulary(call, config, folder, &tokenizer);
-  if (status == HARK_OK) *task = hark_material_task_of_text(config, tokenizer);
+  hark_status status = find_vocabulary(call, config, folder, &tokenizer);
+  if (status == HARK_OK) status = hark_material_task_of_text(call->context, config, tokenizer, task);
   hark_tokenizer_destroy(call->context, &tokenizer);
   return status;
 }

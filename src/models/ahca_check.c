@@ -5,6 +5,7 @@
 
 #include "io/number.h"
 #include "models/ahca_layers.h"
+#include "models/model_options.h"
 
 static hark_status check_sizes(hark_context *context, const hark_network_config *config) {
   const hark_ahca_config *ahca = &config->ahca;
@@ -36,11 +37,17 @@ static hark_status check_sizes(hark_context *context, const hark_network_config 
 static hark_status check_delimiters(hark_context *context, const hark_network_config *config) {
   const hark_ahca_config *ahca = &config->ahca;
   if (ahca->chunk != HARK_AHCA_CHUNK_DELIMITER) return HARK_OK;
-  if (ahca->other_delimiter_count < 0 || ahca->other_delimiter_count > HARK_AHCA_DELIMITERS)
+  if (ahca->other_delimiter_count < 0 || ahca->other_delimiter_count > HARK_DELIMITER_TOKENS)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.more_delimiters has %d tokens, expected at most %d",
-                     (int)ahca->other_delimiter_count, HARK_AHCA_DELIMITERS);
-  for (int32_t i = -1; i < ahca->other_delimiter_count; i++) {
-    const int64_t id = i < 0 ? ahca->delimiter : ahca->other_delimiters[i];
+                     (int)ahca->other_delimiter_count, HARK_DELIMITER_TOKENS);
+  if (ahca->delimiter == -1 && ahca->other_delimiter_count == 0)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "model.ahca.delimiter is -1, which is none, without model.ahca.more_delimiters, expected a token");
+  for (int32_t i = ahca->delimiter == -1 ? 0 : -1; i < ahca->other_delimiter_count; i++) {
+    const int64_t id = i < 0 ? ahca->delimiter : hark_delimiter_token(ahca->other_delimiters[i]);
+    if (id == HARK_DELIMITER_TEXT)
+      return hark_fail(context, HARK_BAD_CONFIGURATION,
+                       "model.ahca.more_delimiters has a text, expected tokens: no vocabulary is known here");
     if (id < 0 || id >= config->vocabulary)
       return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.%s is %" PRId64 ", expected a token, 0 to %" PRId64,
                        i < 0 ? "delimiter" : "more_delimiters", id, config->vocabulary - 1);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "core/string_list.h"
+#include "ops/chunk_ends.h"
 
 #define HARK_AHCA_CHUNK_WORDS "fixed|delimiter|semantic|learned"
 #define HARK_AHCA_BOUNDARY_WORDS "tokens|compressed"
@@ -47,19 +48,18 @@ typedef enum hark_ahca_head {
 typedef enum hark_ahca_output { HARK_AHCA_OUTPUT_CHUNKS, HARK_AHCA_OUTPUT_SELECTED } hark_ahca_output;
 typedef enum hark_ahca_layer_kind { HARK_AHCA_LAYER_BLOCK, HARK_AHCA_LAYER_LINEAR } hark_ahca_layer_kind;
 
-#define HARK_AHCA_DELIMITERS 16
 #define HARK_AHCA_CAPACITIES 63 /* of all layers but the first */
 
 typedef struct hark_ahca_config {
-  int chunk;                                      /* hark_ahca_chunk */
-  int64_t chunk_size;                             /* of fixed chunks; what learned ones are to have on average */
-  int64_t chunk_minimum;                          /* rows, of the other rules; 0: a quarter of chunk_size */
-  int64_t chunk_maximum;                          /* 0: four times chunk_size */
-  int boundary;                                   /* hark_ahca_boundary: what learned boundaries are predicted from */
-  int straight_through;                           /* hark_ahca_straight: where the head of tokens has the straight-through factor */
-  int64_t delimiter;                              /* id */
-  hark_string_list more_delimiters;               /* other ids, as they are written */
-  int32_t other_delimiters[HARK_AHCA_DELIMITERS]; /* no option: what was read of them */
+  int chunk;                                       /* hark_ahca_chunk */
+  int64_t chunk_size;                              /* of fixed chunks; what learned ones are to have on average */
+  int64_t chunk_minimum;                           /* rows, of the other rules; 0: a quarter of chunk_size */
+  int64_t chunk_maximum;                           /* 0: four times chunk_size */
+  int boundary;                                    /* hark_ahca_boundary: what learned boundaries are predicted from */
+  int straight_through;                            /* hark_ahca_straight: where the head of tokens has the straight-through factor */
+  int64_t delimiter;                               /* number of a token; -1: only the others */
+  hark_string_list more_delimiters;                /* others: numbers of tokens or texts, as they are written */
+  int32_t other_delimiters[HARK_DELIMITER_TOKENS]; /* no option: what was read of them, as in chunk_ends.h */
   int32_t other_delimiter_count;
   int64_t window;   /* SEMANTIC: rows on each side of a gap */
   double threshold; /* SEMANTIC: standard deviations above the mean */

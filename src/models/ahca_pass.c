@@ -48,15 +48,16 @@ static hark_status cut(hark_ahca_pass *p, hark_value x, hark_value *score) {
   static const hark_chunk_rule rules[] = {HARK_CHUNK_FIXED, HARK_CHUNK_DELIMITER, HARK_CHUNK_PEAK, HARK_CHUNK_SCORE};
   const hark_ahca_config *options = p->options;
   const hark_tensor *starts = given_starts(p);
-  int32_t delimiters[1 + HARK_AHCA_DELIMITERS] = {(int32_t)options->delimiter};
-  for (int32_t i = 0; i < options->other_delimiter_count; i++) delimiters[1 + i] = options->other_delimiters[i];
+  int32_t delimiters[1 + HARK_DELIMITER_TOKENS], delimiter_count = 0;
+  if (options->delimiter >= 0) delimiters[delimiter_count++] = (int32_t)options->delimiter;
+  for (int32_t i = 0; i < options->other_delimiter_count; i++) delimiters[delimiter_count++] = options->other_delimiters[i];
   hark_chunk_boundaries_attributes attributes = {.rule = starts != NULL ? HARK_CHUNK_GIVEN : rules[options->chunk],
                                                  .rows = p->tokens,
                                                  .minimum = p->sizes.minimum,
                                                  .maximum = p->sizes.maximum,
                                                  .threshold = options->chunk == HARK_AHCA_CHUNK_SEMANTIC ? options->threshold : 0.5,
                                                  .delimiters = delimiters,
-                                                 .delimiter_count = 1 + options->other_delimiter_count};
+                                                 .delimiter_count = delimiter_count};
   hark_value inputs[INPUTS] = {p->offsets}, outputs[HARK_MAX_OUTPUTS] = {0};
   if (starts != NULL) {
     if (options->chunk == HARK_AHCA_CHUNK_FIXED) attributes.minimum = 1;

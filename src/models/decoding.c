@@ -392,14 +392,13 @@ hark_status hark_decoding_cut(hark_decoding *decoding, const int32_t *tokens, in
   if (first == 0) {
     starts->shape[0] = 0;
     decoding->chunk_ended = true;
+    decoding->chunk = (hark_chunk_reader){{0}, 0};
   }
   for (int64_t i = 0; i < count; i++) {
     const int64_t position = first + i;
-    if (decoding->chunk_ended) {
+    if (decoding->chunk_ended)
       HARK_TRY(hark_backend_write(decoding->context, (int64_t *)starts->data + starts->shape[0]++, &position, sizeof position));
-      decoding->chunk_first = position;
-    }
-    decoding->chunk_ended = hark_chunk_ends_with(&ends, position + 1 - decoding->chunk_first, tokens[i]);
+    decoding->chunk_ended = hark_chunk_read(&decoding->chunk, &ends, tokens[i]);
   }
   return HARK_OK;
 }
@@ -611,15 +610,31 @@ static uint64_t finished_in(const hark_decoding *decoding, const char *tokens, u
   hark_chunk_ends ends;
   uint64_t finished = 0;
   if (!is_delimited(decoding, &ends)) return 0;
-  int64_t length = 0;
+  hark_chunk_reader reader = {{0}, 0};
   for (uint64_t i = 0; i + 1 < count; i++) {
     int32_t token;
     memcpy(&token, tokens + i * sizeof token, sizeof token);
-    if (!hark_chunk_ends_with(&ends, ++length, token)) continue;
-    finished++;
-    length = 0;
+    finished += hark_chunk_read(&reader, &ends, token);
   }
   return finished;
+}
+
+/* The numbers of rows in global slots are added to each other: none is above the text. */
+static hark_status check_global_rows(const hark_decoding *decoding, const saved_header *header, const char *saved) {
+  const char *at = saved + sizeof *header + history_bytes(decoding, header);
+  for (int64_t i = 0; i < cache_parts(decoding); i++) {
+    const size_t part = part_bytes(decoding, header, i);
+    for (size_t k = 0; i % HARK_CACHE_PARTS == HARK_CACHE_GLOBAL_ROWS && k < part; k += sizeof(int64_t)) {
+      int64_t rows;
+      memcpy(&rows, at + k, sizeof rows);
+      if (rows < 1 || (uint64_t)rows > header->length)
+        return hark_fail(decoding->context, HARK_BAD_FILE,
+                         "saved decoding: a global slot of layer %" PRId64 " has %" PRId64 " rows, expected 1 to %" PRIu64,
+                         i / HARK_CACHE_PARTS, rows, header->length);
+    }
+    at += part;
+  }
+  return HARK_OK;
 }
 
 /* Checks everything that can be wrong with saved bytes. */
@@ -663,7 +678,7 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
   if (header->levels > 0 && header->finished != finished_in(decoding, (const char *)data + sizeof *header, header->length))
     return hark_fail(context, HARK_BAD_FILE, "saved decoding: %" PRIu64 " chunks of its tokens are finished, expected %" PRIu64,
                      header->finished, finished_in(decoding, (const char *)data + sizeof *header, header->length));
-  return HARK_OK;
+  return check_global_rows(decoding, header, data);
 }
 
 static hark_status take_saved(hark_decoding *decoding, const saved_header *header, const char *at) {

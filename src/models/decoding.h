@@ -26,7 +26,7 @@ struct hark_decoding {
   float *logits;               /* host */
   void *candidates;
   hark_tensor chunk_starts; /* i64, the first tokens of the chunks that have begun, where they end after delimiters; else absent */
-  int64_t chunk_first;      /* the last of them */
+  hark_chunk_reader chunk;  /* of the last tokens */
   bool chunk_ended;         /* the next token begins a chunk */
   bool has_logits;
   bool stale; /* caches do not contain exactly the first `length` tokens of the history */

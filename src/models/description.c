@@ -32,8 +32,11 @@ static size_t section_length(const char *key) {
 static void print_list(const hark_model_list *list, const hark_network_config *config, hark_text *text) {
   hark_text_append(text, "[");
   for (int32_t i = 0; i < hark_model_list_count(list, config); i++) {
-    if (i > 0) hark_text_append(text, ", ");
-    hark_json_append_number(text, hark_model_list_number(list, config, i));
+    const hark_list_part part = hark_model_list_part(list, config, i);
+    const bool begins_text = part.goes_on && !part.continues, ends_text = part.continues && !part.goes_on; /* "46+32" */
+    hark_text_append(text, "%s%s", part.continues ? "+" : i > 0 ? ", " : "", begins_text ? "\"" : "");
+    hark_json_append_number(text, part.number);
+    hark_text_append(text, "%s", ends_text ? "\"" : "");
   }
   hark_text_append(text, "]");
 }

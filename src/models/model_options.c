@@ -29,12 +29,12 @@ static const hark_model_option rows[] = {
 _Static_assert(sizeof rows / sizeof *rows == HARK_MODEL_ROWS, "a row for every option and fact");
 
 static const hark_model_list lists[] = {
-    {"model.rotary.short_factor", AT(rotary.short_factors.count), AT(rotary.short_factors.values), HARK_ROTARY_FACTORS, false},
-    {"model.rotary.long_factor", AT(rotary.long_factors.count), AT(rotary.long_factors.values), HARK_ROTARY_FACTORS, false},
-    {"model.ahca.more_delimiters", AT(ahca.other_delimiter_count), AT(ahca.other_delimiters), HARK_AHCA_DELIMITERS, true},
-    {"model.attention.delimiters", AT(attention.chunk_delimiter_count), AT(attention.chunk_delimiters), HARK_CHUNK_DELIMITERS, true},
-    {"model.ends", AT(ends.count), AT(ends.tokens), HARK_END_TOKENS, true},
-    {"model.ahca.capacities", AT(ahca.capacity_count), AT(ahca.layer_capacities), HARK_AHCA_CAPACITIES, false},
+    {"model.rotary.short_factor", AT(rotary.short_factors.count), AT(rotary.short_factors.values), HARK_ROTARY_FACTORS, false, false},
+    {"model.rotary.long_factor", AT(rotary.long_factors.count), AT(rotary.long_factors.values), HARK_ROTARY_FACTORS, false, false},
+    {"model.ahca.more_delimiters", AT(ahca.other_delimiter_count), AT(ahca.other_delimiters), HARK_DELIMITER_TOKENS, true, true},
+    {"model.attention.delimiters", AT(attention.chunk_delimiter_count), AT(attention.chunk_delimiters), HARK_DELIMITER_TOKENS, true, true},
+    {"model.ends", AT(ends.count), AT(ends.tokens), HARK_END_TOKENS, true, false},
+    {"model.ahca.capacities", AT(ahca.capacity_count), AT(ahca.layer_capacities), HARK_AHCA_CAPACITIES, false, false},
 };
 #define LISTS (sizeof lists / sizeof *lists)
 
@@ -144,6 +144,14 @@ double hark_model_list_number(const hark_model_list *list, const hark_network_co
   return list->whole ? (double)((const int32_t *)values)[index] : ((const double *)values)[index];
 }
 
+hark_list_part hark_model_list_part(const hark_model_list *list, const hark_network_config *config, int32_t index) {
+  const double number = hark_model_list_number(list, config, index);
+  if (!list->delimiters) return (hark_list_part){.number = number};
+  return (hark_list_part){.number = hark_delimiter_token((int32_t)number),
+                          .continues = index > 0 && hark_delimiter_goes_on((int32_t)hark_model_list_number(list, config, index - 1)),
+                          .goes_on = hark_delimiter_goes_on((int32_t)number)};
+}
+
 void hark_model_list_clear(const hark_model_list *list, hark_network_config *config) { *count_of(list, config) = 0; }
 
 hark_list_reading hark_model_list_add(const hark_model_list *list, double number, hark_network_config *config) {
@@ -159,17 +167,32 @@ hark_list_reading hark_model_list_add(const hark_model_list *list, double number
   return HARK_LIST_READ;
 }
 
+void hark_model_list_go_on(const hark_model_list *list, hark_network_config *config) {
+  int32_t *const last = (int32_t *)(void *)((char *)config + list->values) + hark_model_list_count(list, config) - 1;
+  *last = -1 - *last;
+}
+
 hark_list_reading hark_model_list_read(const hark_model_list *list, const char *text, hark_network_config *config) {
   for (const char *at = text; *at != '\0';) {
-    const size_t length = strcspn(at, ", ");
+    const size_t length = strcspn(at, list->delimiters ? ", +" : ", ");
+    const bool goes_on = list->delimiters && at[length] == '+';
     double number = 0;
     if (length > 0 && hark_model_list_count(list, config) == list->most) return HARK_LIST_FULL;
-    if (length > 0 && !hark_number_read(at, length, &number)) return HARK_LIST_WRONG;
+    if (length > 0 ? !hark_number_read(at, length, &number) : goes_on) return HARK_LIST_WRONG;
     const hark_list_reading reading = length > 0 ? hark_model_list_add(list, number, config) : HARK_LIST_READ;
     if (reading != HARK_LIST_READ) return reading;
-    at += length + (at[length] != '\0');
+    at += length;
+    if (goes_on && strchr(", +", at[1]) != NULL) return HARK_LIST_WRONG; /* also at the end */
+    if (goes_on) hark_model_list_go_on(list, config);
+    at += *at != '\0';
   }
   return HARK_LIST_READ;
+}
+
+bool hark_model_list_has_text(const hark_model_list *list, const hark_network_config *config) {
+  for (int32_t i = 0; list->delimiters && i < hark_model_list_count(list, config); i++)
+    if (hark_model_list_number(list, config, i) == HARK_DELIMITER_TEXT) return true;
+  return false;
 }
 
 void hark_model_forget_texts(hark_network_config *config) {

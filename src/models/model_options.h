@@ -267,7 +267,8 @@ typedef enum hark_stored {
     "normalisation cme: learn a noise of every key and head, which is computed from its token and added to the ridge",                     \
     HARK_NEEDS_CME ", model.architecture decoder|encoder|masked_encoder", WEIGHTS, CHANGED, 1)                                             \
   X(attention.chunk, "attention-chunk", INT, "64", "[1, 1048576]", HARK_FLAG_OF_EXCHANGE, "M",                                             \
-    "structure compressed: number of tokens in a chunk; a query attends one by one to the tokens of its chunk and of the one before",      \
+    "structure compressed: number of tokens in a chunk, with delimiters the fewest; a query attends one by one to the tokens of its "      \
+    "chunk and of the one before",                                                                                                         \
     HARK_NEEDS_COMPRESSED, MEANING, GROUP_NEEDED, 1)                                                                                       \
   X(attention.chunk_slots, "chunk-slots", INT, "1", "[1, 1048576]", HARK_FLAG_OF_EXCHANGE, "C",                                            \
     "structure compressed: number of slots of an earlier chunk, which are means of keys and values over parts of it",                      \
@@ -283,12 +284,13 @@ typedef enum hark_stored {
     "structure compressed: number of global slots, into which older chunks are merged; a query attends to all of them; 0: it does not "    \
     "attend to older chunks",                                                                                                              \
     HARK_NEEDS_COMPRESSED ", model.attention.kept_chunks >=1", MEANING, GROUP, 1)                                                          \
-  X(attention.delimiters, "chunk-delimiters", LIST, "", "[0, 2147483647]", HARK_FLAG_OF_EXCHANGE, "ID,...",                                \
-    "structure compressed: tokens after which a chunk ends, if it has at least attention.chunk tokens; at most 16; none: all chunks "      \
-    "have attention.chunk tokens",                                                                                                         \
+  X(attention.delimiters, "chunk-delimiters", LIST, "", "[0, 2147483647]", HARK_FLAG_OF_EXCHANGE, "ID,...|TEXT",                           \
+    "structure compressed: tokens or texts after which a chunk ends, if it has at least attention.chunk tokens; 46+32: token 46 with "     \
+    "token 32 after it; a text does not begin with a digit; at most 64 tokens; none: all chunks have attention.chunk tokens",              \
     HARK_NEEDS_COMPRESSED, MEANING, CHANGED, 1)                                                                                            \
   X(attention.chunk_maximum, NULL, INT, "0", "[0, 1048576]", HARK_FLAG_OF_EXCHANGE, "M",                                                   \
-    "structure compressed with delimiters: number of tokens at which a chunk ends without a delimiter; 0: four times attention.chunk",     \
+    "structure compressed with delimiters: number of tokens at which a chunk ends without a delimiter; 0: four times attention.chunk, "    \
+    "at most 1048576",                                                                                                                     \
     HARK_NEEDS_COMPRESSED ", model.attention.delimiters given", MEANING, CHANGED, 1)                                                       \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "where ahca cuts a sequence into chunks; fixed: every chunk_size tokens; delimiter: after a delimiter; semantic: at "                  \
@@ -312,11 +314,12 @@ typedef enum hark_stored {
     "before_norm: before the norm of the token head, which removes most of this gradient; after_norm: after "                              \
     "this norm",                                                                                                                           \
     HARK_NEEDS_AHCA ", model.ahca.chunk learned", NONE, NEVER, 1)                                                                          \
-  X(ahca.delimiter, NULL, INT, "0", "[0, 2147483647]", HARK_FLAG_OF_TRAINING, "ID", "chunk delimiter: token after which a chunk ends",     \
-    HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS, GROUP, 1)                                                                     \
-  X(ahca.more_delimiters, NULL, LIST, "", "[0, 2147483647]", HARK_FLAG_OF_TRAINING, "ID,...",                                              \
-    "chunk delimiter: further tokens after which a chunk ends, at most 16", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS,       \
-    CHANGED, 1)                                                                                                                            \
+  X(ahca.delimiter, NULL, INT, "0", "[-1, 2147483647]", HARK_FLAG_OF_TRAINING, "ID",                                                       \
+    "chunk delimiter: token after which a chunk ends; -1: only those of more_delimiters", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter",  \
+    WEIGHTS, GROUP, 1)                                                                                                                     \
+  X(ahca.more_delimiters, NULL, LIST, "", "[0, 2147483647]", HARK_FLAG_OF_TRAINING, "ID,...|TEXT",                                         \
+    "chunk delimiter: further tokens or texts after which a chunk ends, as in attention.delimiters",                                       \
+    HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS, CHANGED, 1)                                                                   \
   X(ahca.window, NULL, INT, "8", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                             \
     "chunk semantic: number of tokens on each side of a place that are compared", HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS,  \
     GROUP, 1)                                                                                                                              \
@@ -489,18 +492,33 @@ typedef struct hark_model_list {
   size_t count, values; /* members: int32_t, and double or (whole) int32_t [most] */
   int32_t most;
   bool whole;
+  bool delimiters; /* tokens as in ops/chunk_ends.h: "10,46+32" are token 10, and token 46 with token 32 after it; configurations also have
+                      texts, which are no numbers */
 } hark_model_list;
 
 /* NULL where the row is no list. */
 const hark_model_list *hark_model_list_of(const char *name);
 int32_t hark_model_list_count(const hark_model_list *list, const hark_network_config *config);
 double hark_model_list_number(const hark_model_list *list, const hark_network_config *config, int32_t index);
+/* The same where delimiters are printed: the token, and whether it continues the one before, and the next one it. */
+typedef struct hark_list_part {
+  double number;
+  bool continues, goes_on;
+} hark_list_part;
+hark_list_part hark_model_list_part(const hark_model_list *list, const hark_network_config *config, int32_t index);
 void hark_model_list_clear(const hark_model_list *list, hark_network_config *config);
 
 typedef enum hark_list_reading { HARK_LIST_READ, HARK_LIST_FULL, HARK_LIST_WRONG } hark_list_reading;
-/* Appends a number, or all those of a text such as "1,1.05". */
+/* Appends a number, or all those of a text such as "1,1.05". A text without numbers is HARK_LIST_WRONG, also in a list of delimiters. */
 hark_list_reading hark_model_list_add(const hark_model_list *list, double number, hark_network_config *config);
 hark_list_reading hark_model_list_read(const hark_model_list *list, const char *text, hark_network_config *config);
+
+/* The last token, of a delimiter, is followed by another one. */
+void hark_model_list_go_on(const hark_model_list *list, hark_network_config *config);
+/* In place of the tokens of a delimiter that is a text, until a vocabulary is known. No vocabulary has it. */
+#define HARK_DELIMITER_TEXT INT32_MAX
+/* Whether the list has a text in place of numbers, which only configurations have. */
+bool hark_model_list_has_text(const hark_model_list *list, const hark_network_config *config);
 
 /* Forgets the texts of lists, which belong to who read them: a network has the numbers. */
 void hark_model_forget_texts(hark_network_config *config);

@@ -188,10 +188,14 @@ static bool chunk_maximum_of_chunk(const hark_network_config *config, char *mess
 static bool delimiters_of_vocabulary(const hark_network_config *config, char *message) {
   const hark_attention_choice *choice = &config->attention;
   if (!is_compressed(config) || config->vocabulary == 0) return false; /* 0: real vectors */
-  for (int32_t i = 0; i < choice->chunk_delimiter_count; i++)
-    if (choice->chunk_delimiters[i] >= config->vocabulary)
-      return hark_rule_violated(message, "model.attention.delimiters has %" PRId32 ", expected tokens, 0 to %" PRId64,
-                                choice->chunk_delimiters[i], config->vocabulary - 1);
+  for (int32_t i = 0; i < choice->chunk_delimiter_count; i++) {
+    const int32_t token = hark_delimiter_token(choice->chunk_delimiters[i]);
+    if (token == HARK_DELIMITER_TEXT)
+      return hark_rule_violated(message, "model.attention.delimiters has a text, expected tokens: no vocabulary is known here");
+    if (token >= config->vocabulary)
+      return hark_rule_violated(message, "model.attention.delimiters has %" PRId32 ", expected tokens, 0 to %" PRId64, token,
+                                config->vocabulary - 1);
+  }
   return false;
 }
 

@@ -13,8 +13,6 @@
 #include "nn/kinds.h"
 #include "ops/chunk_ends.h"
 
-#define HARK_CHUNK_DELIMITERS 16 /* at most */
-
 typedef struct hark_attention_choice {
   hark_layer_choice structure; /* hark_attention_structure of every layer */
   int64_t window;
@@ -38,8 +36,8 @@ typedef struct hark_attention_choice {
   /* structure compressed, as in hark_attention_desc */
   int64_t chunk, chunk_slots, selected_slots, kept_chunks, global_slots;
   /* structure compressed, where chunks end after delimiters: then `chunk` is the fewest tokens of a chunk */
-  hark_string_list delimiters;                     /* ids, as they are written */
-  int32_t chunk_delimiters[HARK_CHUNK_DELIMITERS]; /* no option: what was read of them */
+  hark_string_list delimiters;                     /* numbers of tokens or texts, as they are written */
+  int32_t chunk_delimiters[HARK_DELIMITER_TOKENS]; /* no option: what was read of them, as in chunk_ends.h */
   int32_t chunk_delimiter_count;
   int64_t chunk_maximum; /* 0: four times `chunk` */
 } hark_attention_choice;

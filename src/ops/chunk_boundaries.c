@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "io/number.h"
-#include "ops/chunk_ends.h"
+#include "ops/delimiters.h"
 #include "ops/segments.h"
 
 enum { INPUT_OFFSETS, INPUT_IDS, INPUT_SCORE, INPUT_STARTS, INPUT_COUNT };
@@ -42,6 +42,7 @@ static hark_status check_rule(hark_context *context, const hark_chunk_boundaries
   if (options->rule == HARK_CHUNK_DELIMITER && (options->delimiters == NULL || options->delimiter_count < 1)) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "chunk_boundaries: no delimiters, expected at least one with the rule delimiter");
   }
+  if (options->rule == HARK_CHUNK_DELIMITER) HARK_TRY(hark_check_delimiters(context, op, options->delimiters, options->delimiter_count));
   if ((options->rule == HARK_CHUNK_SCORE || options->rule == HARK_CHUNK_PEAK) && !isfinite(options->threshold)) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "chunk_boundaries: threshold is %s, expected a finite number",
                      HARK_PRINTED(options->threshold));
@@ -100,10 +101,11 @@ static double least_peak(const cutter *c) {
   return mean + c->options->threshold * sqrt(square / (double)count);
 }
 
-static bool requires_cut(const cutter *c, int64_t t) {
+/* Whether the chunk that has `length` rows before row t ends there. */
+static bool requires_cut(const cutter *c, int64_t length, int64_t t) {
   if (c->options->rule == HARK_CHUNK_DELIMITER) {
     const hark_chunk_ends ends = {.delimiters = c->options->delimiters, .delimiter_count = c->options->delimiter_count};
-    return hark_chunk_is_delimiter(&ends, c->ids[t - 1]);
+    return hark_chunk_has_delimiter(&ends, length, c->ids + t);
   }
   if (c->options->rule == HARK_CHUNK_SCORE) return hark_get(c->score, t) >= c->options->threshold;
   if (c->options->rule == HARK_CHUNK_PEAK) {
@@ -162,7 +164,7 @@ static void cut(const hark_call *call) {
     int64_t start = c.begin;
     for (int64_t t = c.begin; t < c.end; t++) {
       const int64_t length = t - start;
-      if (t > c.begin && length < c.options->maximum && (length < c.options->minimum || !requires_cut(&c, t))) continue;
+      if (t > c.begin && length < c.options->maximum && (length < c.options->minimum || !requires_cut(&c, length, t))) continue;
       chunks[count++] = t;
       start = t;
     }
@@ -196,7 +198,7 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
   return 1;
 }
 
-static const int32_t stops[] = {3, 7};
+static const int32_t stops[] = {3, -1 - 7, 2, 7};
 static const hark_chunk_boundaries_attributes fixed = {.rule = HARK_CHUNK_FIXED, .rows = 37, .minimum = 5, .maximum = 5},
                                               one = {.rule = HARK_CHUNK_FIXED, .rows = 1, .minimum = 1, .maximum = 1},
                                               longer = {.rule = HARK_CHUNK_FIXED, .rows = 9, .minimum = 64, .maximum = 64},
@@ -205,7 +207,7 @@ static const hark_chunk_boundaries_attributes fixed = {.rule = HARK_CHUNK_FIXED,
                                                            .minimum = 2,
                                                            .maximum = 11,
                                                            .delimiters = stops,
-                                                           .delimiter_count = 2},
+                                                           .delimiter_count = 4},
                                               given = {.rule = HARK_CHUNK_GIVEN, .rows = 20, .minimum = 1, .maximum = 20},
                                               peak = {.rule = HARK_CHUNK_PEAK, .rows = 60, .minimum = 2, .maximum = 16, .threshold = -0.5},
                                               score = {.rule = HARK_CHUNK_SCORE, .rows = 60, .minimum = 3, .maximum = 9, .threshold = 0.5};

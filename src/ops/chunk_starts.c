@@ -8,6 +8,7 @@
 #include <inttypes.h>
 
 #include "ops/chunk_ends.h"
+#include "ops/delimiters.h"
 #include "ops/segments.h"
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
@@ -17,9 +18,10 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_inputs(context, op, rules, attributes, inputs, input_count));
   HARK_TRY(hark_check_number(context, op, "minimum", cut->minimum, 1, INT32_MAX));
   HARK_TRY(hark_check_number(context, op, "maximum", cut->maximum, cut->minimum, INT32_MAX));
-  if (cut->delimiter_count < 0 || (cut->delimiter_count > 0 && cut->delimiters == NULL))
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "chunk_starts: %" PRId64 " delimiters%s, expected their numbers", cut->delimiter_count,
-                     cut->delimiters == NULL ? ", which are NULL" : "");
+  if (cut->delimiter_count > 0 && cut->delimiters == NULL)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "chunk_starts: delimiters is NULL with delimiter_count %" PRId64,
+                     cut->delimiter_count);
+  HARK_TRY(hark_check_delimiters(context, op, cut->delimiters, cut->delimiter_count));
   if (cut->segments != NULL && inputs[0].shape[0] != 1)
     return hark_fail(context, HARK_SHAPE_MISMATCH, "chunk_starts: tokens has %" PRId64 " rows with segments, expected 1",
                      inputs[0].shape[0]);
@@ -38,7 +40,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
     int64_t length = 0; /* of the chunk, without token t */
     for (int64_t t = 0; t < rows; t++) {
       const bool first = t == 0 || (cut->segments != NULL && cut->segments[t] != cut->segments[t - 1]);
-      starts[t] = first || hark_chunk_ends_with(&ends, length, tokens[t - 1]);
+      starts[t] = first || hark_chunk_ends_at(&ends, length, tokens + t);
       length = starts[t] != 0 ? 1 : length + 1;
     }
   }
@@ -55,9 +57,9 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
   return 1;
 }
 
-static const int32_t stops[] = {3, 7};
+static const int32_t stops[] = {3, -1 - 7, 2, 7};
 static const hark_chunk_starts_attributes fixed = {.minimum = 5, .maximum = 5},
-                                          delimited = {.delimiters = stops, .delimiter_count = 2, .minimum = 2, .maximum = 11};
+                                          delimited = {.delimiters = stops, .delimiter_count = 4, .minimum = 2, .maximum = 11};
 
 static const hark_sample samples[] = {
     {"fixed", &fixed, {{HARK_I32, 2, {2, 23}, 0, 9}}},

@@ -409,6 +409,16 @@ static const hark_compressed_decode_attributes beginning = {.heads = 1,
 static const hark_compressed_decode_attributes with_kernel = {
     .heads = 2, .key_heads = 1, .chunk = 6, .chunk_slots = 2, .selected_slots = 16, .first_position = 19, .scale = 0.4};
 
+static const hark_compressed_decode_attributes delimited = {.heads = 2,
+                                                            .key_heads = 2,
+                                                            .chunk = 3,
+                                                            .chunk_slots = 2,
+                                                            .selected_slots = 4,
+                                                            .kept_chunks = 1,
+                                                            .global_slots = 1,
+                                                            .scale = 0.6,
+                                                            .chunk_maximum = 9};
+
 static const hark_sample samples[] = {
     {"beginning",
      &beginning,
@@ -432,6 +442,19 @@ static const hark_sample samples[] = {
       {HARK_NONE, 0, {0}, 0, 0},
       {HARK_NONE, 0, {0}, 0, 0},
       REAL(-3, 0, 2, 2, 27)}},
+    {"delimited",
+     &delimited,
+     {REAL(-2, 2, 1, 7, 8),
+      REAL(-2, 2, 1, 7, 8),
+      REAL(-2, 2, 1, 7, 6),
+      REAL(-2, 2, 1, 18, 8),
+      REAL(-2, 2, 1, 18, 6),
+      REAL(-2, 2, 2, 2, 8),
+      REAL(-2, 2, 2, 2, 6),
+      REAL(-2, 2, 1, 2, 8),
+      REAL(-2, 2, 1, 2, 6),
+      {HARK_I64, 1, {1}, 0, 0},
+      {HARK_I64, 2, {1, 2}, 1, 1}}},
 };
 
 const hark_operator hark_op_compressed_decode = {

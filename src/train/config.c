@@ -17,6 +17,7 @@
 #include "models/model_rules.h"
 #include "train/config_ahca.h"
 #include "train/config_rotary.h"
+#include "train/delimiters.h"
 
 #define STEPS_DEFAULT 5000                   /* when neither steps, epochs nor tokens are given */
 #define MINIMUM_RATE_PART 0.1                /* of the learning rate */
@@ -372,8 +373,9 @@ static hark_status complain_of_list(hark_context *context, hark_options *set, co
   hark_option_expected(&hark_model_option_find(list->name)->option, &expected);
   hark_status status = expected.status;
   if (status == HARK_OK)
-    status = hark_options_complain(context, set, list->name, "\"%.40s\" given, expected %s%s%s", given, list->whole ? "whole " : "",
-                                   hark_text_get(&expected), more);
+    status =
+        hark_options_complain(context, set, list->name, "\"%.40s\" given, expected %s%s%s", given, list->whole ? "whole " : "",
+                              hark_text_get(&expected), list->delimiters ? ", or texts in which \\n, \\t, \\r and \\\\ are escapes" : more);
   hark_text_free(&expected);
   return status;
 }
@@ -388,12 +390,20 @@ bool hark_config_changes_moments(const char *option, const char *given, const ch
   return strcmp(option, "train.optimiser") == 0 || strcmp(option, "train.adafactor.factor_from") == 0;
 }
 
+/* A delimiter that is a text: its tokens are found when the vocabulary is known (delimiters.h). */
+static hark_list_reading read_delimiter(const hark_model_list *list, const char *item, hark_network_config *config) {
+  size_t bytes = 0;
+  return hark_delimiter_text(item, NULL, &bytes) ? hark_model_list_add(list, HARK_DELIMITER_TEXT, config) : HARK_LIST_WRONG;
+}
+
 hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name, const char *more) {
   const hark_model_list *const list = hark_model_list_of(name);
   const hark_string_list *const texts = hark_model_option_value(hark_model_option_find(name), &config->model);
   hark_model_list_clear(list, &config->model);
   for (int64_t i = 0; i < texts->count; i++) {
-    const hark_list_reading reading = hark_model_list_read(list, texts->items[i], &config->model);
+    const hark_list_reading reading = list->delimiters && hark_delimiter_is_text(texts->items[i])
+                                          ? read_delimiter(list, texts->items[i], &config->model)
+                                          : hark_model_list_read(list, texts->items[i], &config->model);
     if (reading == HARK_LIST_READ) continue;
     hark_model_list_clear(list, &config->model);
     HARK_TRY(complain_of_list(context, set, list, reading, texts->items[i], more));

@@ -14,6 +14,7 @@
 #include "models/stack.h"
 #include "train/ahca_statistics.h"
 #include "train/config.h"
+#include "train/delimiter_tokens.h"
 #include "train/engine_rows.h"
 #include "train/gradient_sum.h"
 #include "train/moment_share.h"
@@ -24,14 +25,15 @@
 /* What the data determine. */
 typedef struct hark_learning_task {
   int32_t vocabulary;
-  int32_t classes;             /* 0: targets are tokens */
-  int parts;                   /* sequences of an example; 0: windows of a text, in rectangular batches */
-  int64_t sequences;           /* of packed sentences: the largest number in a window; 0: parts */
-  int64_t features, responses; /* of real vectors, or of rows of tables; 0: tokens */
-  bool tables;                 /* examples are tables; responses belong to every row */
-  bool classified;             /* of tables: the target of a row is its class, one of the responses */
-  int64_t targets;             /* the most targets at tokens of an example; 0: at every token */
-  hark_end_tokens ends;        /* of an imported tokenizer */
+  int32_t classes;                  /* 0: targets are tokens */
+  int parts;                        /* sequences of an example; 0: windows of a text, in rectangular batches */
+  int64_t sequences;                /* of packed sentences: the largest number in a window; 0: parts */
+  int64_t features, responses;      /* of real vectors, or of rows of tables; 0: tokens */
+  bool tables;                      /* examples are tables; responses belong to every row */
+  bool classified;                  /* of tables: the target of a row is its class, one of the responses */
+  int64_t targets;                  /* the most targets at tokens of an example; 0: at every token */
+  hark_end_tokens ends;             /* of an imported tokenizer */
+  hark_delimiter_tokens delimiters; /* those that are texts in the configuration */
 } hark_learning_task;
 /* Whether predictions are correct or not: of tokens and classes, not of numbers. */
 static inline bool hark_task_has_classes(const hark_learning_task *task) { return task->features == 0 || task->classified; }

@@ -1,5 +1,6 @@
 /* engine_create.c - making an engine: what the configuration and the data determine, its memory, and how much it would need. */
 #include <fnmatch.h>
+#include <string.h>
 
 #include "attention/spread.h"
 #include "backend/backend.h"
@@ -18,6 +19,15 @@ static int ahca_head(int head, const hark_learning_task *task) {
   return task->features > 0 ? HARK_AHCA_HEAD_REGRESSION : task->classes > 0 ? HARK_AHCA_HEAD_CLASSES : HARK_AHCA_HEAD_LABELS;
 }
 
+/* Tokens in place of texts. */
+static void take_delimiters(const hark_config *config, const hark_learning_task *task, hark_network_config *network) {
+  if (task->delimiters.count == 0) return;
+  const bool ahca = config->model.architecture == HARK_ARCHITECTURE_AHCA;
+  memcpy(ahca ? network->ahca.other_delimiters : network->attention.chunk_delimiters, task->delimiters.numbers,
+         sizeof task->delimiters.numbers);
+  *(ahca ? &network->ahca.other_delimiter_count : &network->attention.chunk_delimiter_count) = task->delimiters.count;
+}
+
 hark_network_config hark_engine_network_config(const hark_config *config, const hark_learning_task *task) {
   const bool encoder = config->model.architecture == HARK_ARCHITECTURE_ENCODER, ahca = config->model.architecture == HARK_ARCHITECTURE_AHCA;
   hark_network_config network = config->model;
@@ -30,6 +40,7 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
   network.responses = task->responses;
   network.ends = task->ends;
   network.ahca.head = ahca_head(network.ahca.head, task);
+  take_delimiters(config, task, &network);
   if (encoder) network.context = hark_encoder_rows(network.pooling, network.context);
   hark_model_forget_texts(&network);
   return network;

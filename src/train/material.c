@@ -69,26 +69,29 @@ hark_learning_task hark_material_task_of_tables(const hark_config *config, int64
                               .classified = classes > 0};
 }
 
-hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples) {
+hark_status hark_material_task_of(hark_context *context, const hark_config *config, const hark_examples *examples,
+                                  hark_learning_task *out) {
   const bool classes = hark_examples_target_kind(examples) == HARK_TARGET_CLASS && !hides(config) && !hark_config_reconstructs(config);
   const int32_t responses = hark_examples_responses(examples);
   if (hark_examples_target_kind(examples) == HARK_TARGET_ROWS) {
-    hark_learning_task task = hark_material_task_of_tables(config, hark_examples_features(examples) - responses, responses);
-    task.vocabulary = hark_examples_vocabulary_size(examples);
-    return task;
+    *out = hark_material_task_of_tables(config, hark_examples_features(examples) - responses, responses);
+    out->vocabulary = hark_examples_vocabulary_size(examples);
+    return HARK_OK;
   }
-  return (hark_learning_task){.vocabulary = hark_examples_vocabulary_size(examples),
+  *out = (hark_learning_task){.vocabulary = hark_examples_vocabulary_size(examples),
                               .classes = classes ? hark_examples_classes(examples) : 0,
                               .features = hark_examples_features(examples),
                               .responses = responses,
                               .targets = hark_config_reconstructs(config) || hides(config) ? 0 : hark_examples_most_targets(examples),
                               .parts = hark_examples_parts(examples)};
+  return hark_delimiters_find(context, config, NULL, examples, &out->delimiters);
 }
 
-hark_learning_task hark_material_task_of_text(const hark_config *config, const hark_tokenizer *tokenizer) {
-  hark_learning_task task = hark_material_task_of_size(config, hark_tokenizer_size(tokenizer));
-  task.ends = hark_tokenizer_ends(tokenizer);
-  return task;
+hark_status hark_material_task_of_text(hark_context *context, const hark_config *config, const hark_tokenizer *tokenizer,
+                                       hark_learning_task *out) {
+  *out = hark_material_task_of_size(config, hark_tokenizer_size(tokenizer));
+  out->ends = hark_tokenizer_ends(tokenizer);
+  return hark_delimiters_find(context, config, tokenizer, NULL, &out->delimiters);
 }
 
 hark_learning_task hark_material_task_of_size(const hark_config *config, int32_t vocabulary) {
@@ -99,6 +102,8 @@ hark_learning_task hark_material_task_of_size(const hark_config *config, int32_t
   } else if (hark_config_reconstructs(config)) {
     task.parts = 1;
   }
+  const hark_model_list *const list = hark_delimiters_list(config);
+  if (list != NULL && hark_model_list_has_text(list, &config->model)) task.delimiters.count = 1;
   return task;
 }
 
@@ -125,7 +130,7 @@ static hark_status open_examples(hark_context *context, const hark_run *run, boo
   HARK_TRY(hark_material_examples(context, config, resume ? HARK_DATA_OF_RUN : HARK_DATA_FOR_NEW_RUN, &m->examples));
   const hark_example_batches_settings training = hark_example_settings(config, HARK_SPLIT_TRAINING, false),
                                       validation = hark_example_settings(config, HARK_SPLIT_VALIDATION, true);
-  m->task = hark_material_task_of(config, m->examples);
+  HARK_TRY(hark_material_task_of(context, config, m->examples, &m->task));
   HARK_TRY(hark_example_batches_create(context, m->examples, &training, &m->training));
   m->has_validation = hark_examples_count(m->examples, HARK_SPLIT_VALIDATION).examples > 0;
   if (m->has_validation) HARK_TRY(hark_example_batches_create(context, m->examples, &validation, &m->validation));
@@ -147,7 +152,7 @@ static hark_status open_sentences(hark_context *context, hark_material *m) {
 static hark_status open_text(hark_context *context, const hark_run *run, bool resume, hark_material *m) {
   const hark_config *config = m->config;
   HARK_TRY(hark_run_corpus(context, config, run, !resume, &m->tokenizer, &m->corpus));
-  m->task = hark_material_task_of_text(config, m->tokenizer);
+  HARK_TRY(hark_material_task_of_text(context, config, m->tokenizer, &m->task));
   m->checksum = hark_corpus_checksum(m->corpus);
   if (hark_config_has_sentences(config)) return open_sentences(context, m);
   const hark_batches_settings settings = {.split = HARK_SPLIT_TRAINING,
@@ -179,7 +184,7 @@ hark_status hark_material_open(hark_context *context, const hark_config *config,
                       .packed = hark_config_has_examples(config) || hark_config_has_sentences(config) || hark_config_reconstructs(config)};
   HARK_TRY((hark_config_has_examples(config) ? open_examples : open_text)(context, run, resume, out));
   HARK_TRY(check_evaluations(context, out));
-  return hark_delimiters_check(context, config, out->examples, out->corpus);
+  return hark_delimiters_check(context, config, &out->task.delimiters, out->examples, out->corpus);
 }
 
 void hark_material_close(hark_context *context, hark_material *material) {

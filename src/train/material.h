@@ -46,13 +46,15 @@ typedef enum hark_data_use {
 /* Opens the examples that the configuration names, for this use. The caller closes them. */
 HARK_MUST_CHECK hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_data_use use,
                                                    hark_examples **out);
-/* The learning task of examples. */
-hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples);
+/* The learning task of examples. Errors: those of hark_delimiters_find. */
+HARK_MUST_CHECK hark_status hark_material_task_of(hark_context *context, const hark_config *config, const hark_examples *examples,
+                                                  hark_learning_task *out);
 /* That of tables with so many inputs and targets in a row. */
 hark_learning_task hark_material_task_of_tables(const hark_config *config, int64_t inputs, int64_t targets);
-/* The learning task of a text with this vocabulary. */
-hark_learning_task hark_material_task_of_text(const hark_config *config, const hark_tokenizer *tokenizer);
-/* The same where only the number of tokens is known. */
+/* The learning task of a text with this vocabulary. Errors: those of hark_delimiters_find. */
+HARK_MUST_CHECK hark_status hark_material_task_of_text(hark_context *context, const hark_config *config, const hark_tokenizer *tokenizer,
+                                                       hark_learning_task *out);
+/* The same where only the number of tokens is known: token 0 takes the place of delimiters that are texts. */
 hark_learning_task hark_material_task_of_size(const hark_config *config, int32_t vocabulary);
 /* HARK_OK when the examples agree with the run's vocabulary.json. Errors: HARK_BAD_FILE with the difference, those of files. */
 HARK_MUST_CHECK hark_status hark_material_check_vocabulary(hark_context *context, const hark_examples *examples, const hark_run *run);

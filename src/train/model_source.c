@@ -39,8 +39,9 @@ static void print_words(const hark_option *option, const hark_layer_choice *laye
 
 static void print_list(const hark_model_list *list, const hark_network_config *config, hark_text *text) {
   for (int32_t i = 0; i < hark_model_list_count(list, config); i++) {
-    if (i > 0) hark_text_append(text, ",");
-    print_number(hark_model_list_number(list, config, i), text);
+    const hark_list_part part = hark_model_list_part(list, config, i);
+    hark_text_append(text, "%s", part.continues ? "+" : i > 0 ? "," : "");
+    print_number(part.number, text);
   }
 }
 

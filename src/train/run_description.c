@@ -63,6 +63,8 @@ static hark_status compare(hark_context *context, const hark_run *run, const cha
   const hark_model_option *row;
   hark_status status = HARK_OK;
   for (int i = 0; (row = hark_model_option_at(i)) != NULL && status == HARK_OK; i++) {
+    const hark_model_list *const list = hark_model_list_of(row->option.name);
+    if (list != NULL && hark_model_list_has_text(list, &a)) continue; /* the weights have its tokens */
     if ((!is_compared(row, &a) && !is_compared(row, &b)) || hark_model_option_agrees(row, &a, &b)) continue;
     status = print_value(context, row, &a, &value);
     if (status == HARK_OK) status = print_value(context, row, &b, &trained);

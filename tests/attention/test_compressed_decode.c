@@ -313,27 +313,33 @@ static void caches_are_as_large_as_needed(void **state) {
   check_sizes((int64_t)1 << 20, 1, 5, 100, 100, 0, 0);
 }
 
-/* A chunk of another length, a beginning after row 0, a chunk that does not end, and starts without need. */
+/* A chunk of another length, a beginning after row 0, a chunk that does not end, starts without need, and globals with more rows than the
+ * text. */
 static void wrong_starts_are_refused(void **state) {
   (void)state;
   enum { ROWS = 12 };
   static const struct {
     int64_t longest, count, starts[7];
     const char *message;
-  } wrong[] = {{6, 7, {0, -24, -18, -12, -6, 0, 6}, "chunk_starts has 7 starts, expected at most 3 for 12 tokens"},
-               {6, 3, {0, INT64_MIN, 6}, "the chunk from row 0 on has 0 rows, expected 4 to 6"},
-               {6, 3, {0, 4, 7}, "the chunk from row 4 on has 3 rows, expected 4 to 6"},
-               {6, 2, {0, 7}, "the chunk from row 0 on has 7 rows, expected 4 to 6"},
-               {6, 2, {1, 6}, "chunk_starts begins with 1, expected 0"},
-               {6, 2, {0, 5}, "the chunk from row 5 on has 7 rows, expected 1 to 6"},
-               {6, 3, {0, 6, 12}, "the chunk from row 12 on has 0 rows, expected 1 to 6"},
-               {6, 0, {0}, "chunk_starts has no starts, expected at least 1"},
-               {0, 2, {0, 6}, "chunk_starts is given with chunk_maximum 0"},
-               {3, 2, {0, 6}, "chunk_maximum is 3, expected 4 to 1048576"}};
+    int64_t first, global_rows[KEY_HEADS];
+  } wrong[] = {{6, 7, {0, -24, -18, -12, -6, 0, 6}, "chunk_starts has 7 starts, expected at most 3 for 12 tokens", 0, {0}},
+               {6, 3, {0, INT64_MIN, 6}, "the chunk from row 0 on has 0 rows, expected 4 to 6", 0, {0}},
+               {6, 3, {0, 4, 7}, "the chunk from row 4 on has 3 rows, expected 4 to 6", 0, {0}},
+               {6, 2, {0, 7}, "the chunk from row 0 on has 7 rows, expected 4 to 6", 0, {0}},
+               {6, 2, {1, 6}, "chunk_starts begins with 1, expected 0", 0, {0}},
+               {6, 2, {0, 5}, "the chunk from row 5 on has 7 rows, expected 1 to 6", 0, {0}},
+               {6, 3, {0, 6, 12}, "the chunk from row 12 on has 0 rows, expected 1 to 6", 0, {0}},
+               {6, 0, {0}, "chunk_starts has no starts, expected at least 1", 0, {0}},
+               {0, 2, {0, 6}, "chunk_starts is given with chunk_maximum 0", 0, {0}},
+               {3, 2, {0, 6}, "chunk_maximum is 3, expected 4 to 1048576", 0, {0}},
+               {6, 7, {0, 4, 8, 12, 16, 20, 24}, "global_rows has -5, expected 1 to 17", 17, {-5, 4}},
+               {6, 7, {0, 4, 8, 12, 16, 20, 24}, "global_rows has 18, expected 1 to 17", 17, {4, 18}},
+               {6, 7, {0, 4, 8, 12, 16, 20, 24}, "global_rows has 9223372036854775807, expected 1 to 17", 17, {4, INT64_MAX}},
+               {6, 7, {0, 4, 8, 12, 16, 20, 24}, "global_rows has 0, expected 1 to 17", 17, {0, 4}}};
   hark_context *context = test_reference_open();
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     const decode_case c = {.chunk = 4, .slots = 2, .selected = 2, .kept = 2, .globals = 1, .longest = wrong[i].longest};
-    const hark_compressed_decode_attributes attributes = attributes_of(&c, 0);
+    const hark_compressed_decode_attributes attributes = attributes_of(&c, wrong[i].first);
     hark_tensor parts[] = {made(context, HARK_F32, 1, ROWS, HEADS * 4, 1, 1),     made(context, HARK_F32, 1, ROWS, KEY_HEADS * 4, 2, 1),
                            made(context, HARK_F32, 1, ROWS, KEY_HEADS * 4, 3, 1), made(context, HARK_F32, 1, 8, KEY_HEADS * 4, 4, 1),
                            made(context, HARK_F32, 1, 8, KEY_HEADS * 4, 5, 1),    made(context, HARK_F32, 3, 2, KEY_HEADS * 4, 6, 1),
@@ -344,6 +350,7 @@ static void wrong_starts_are_refused(void **state) {
     const int64_t rows_shape[] = {1, KEY_HEADS}, ring[] = {1, wrong[i].longest > 0 ? ROWS : 8, KEY_HEADS * 4};
     hark_call call = {.op = &hark_op_compressed_decode, .attributes = &attributes, .input_count = PARTS + 2};
     memcpy(starts, wrong[i].starts, sizeof starts);
+    memcpy(global_rows, wrong[i].global_rows, sizeof global_rows);
     for (int part = 0; part < PARTS; part++) call.inputs[part] = parts[part];
     hark_tensor ring_key, ring_value, out = made(context, HARK_F32, 1, ROWS, HEADS * 4, 10, 1);
     assert_int_equal(hark_tensor_create(context, HARK_F32, 3, ring, &ring_key), HARK_OK);

@@ -489,8 +489,13 @@ static void options_of_chunks_that_say_nothing_are_refused(void **state) {
       {"--model.ahca.layer linear --activation silu",
        "--activation: has no effect here, it needs --model.ahca.layer block or --architecture other than ahca"},
       {"--chunk delimiter --model.ahca.delimiter 1000", "expected a token, 0 to"},
-      {"--chunk delimiter --model.ahca.delimiter 5", "token 5 never occurs in the training data"},
-      {"--chunk delimiter --model.ahca.more_delimiters x", "expected whole numbers in [0, 2147483647]"},
+      {"--chunk delimiter --model.ahca.delimiter 5", "token 5 does not occur in the training data"},
+      {"--chunk delimiter --model.ahca.more_delimiters 4x", "expected whole numbers in [0, 2147483647], or texts in which"},
+      {"--chunk delimiter --model.ahca.more_delimiters 4+", "expected whole numbers in [0, 2147483647], or texts in which"},
+      {"--chunk delimiter --model.ahca.more_delimiters -3", "expected whole numbers in [0, 2147483647], or texts in which"},
+      {"--chunk delimiter --model.ahca.more_delimiters 'x\\x'", "expected whole numbers in [0, 2147483647], or texts in which"},
+      {"--chunk delimiter --model.ahca.delimiter -1", "model.ahca.delimiter is -1, which is none, without model.ahca.more_delimiters"},
+      {"--chunk delimiter --model.ahca.delimiter -1 --model.ahca.more_delimiters zz", "\"zz\" does not occur in the training data"},
       {"--architecture encoder --chunk-size 5", "it needs --architecture ahca (currently encoder)"},
       {"--model.ahca.head labels --model.ahca.output selected", "expected chunks"},
       {"--model.ahca.head labels", "predicts tokens, and the data have classes"},
@@ -505,8 +510,12 @@ static void options_of_chunks_that_say_nothing_are_refused(void **state) {
   "train --out none --data text.txt --tokenizer bytes --layers 1 --width 8 --heads 1 --context 12 --batch 1 --threads 1 --steps 1 "        \
   "--structure compressed --attention-chunk 2 --chunk-delimiters "
   expect(DECODER "1000", HARK_EXIT_USAGE, "", "model.attention.delimiters has 1000, expected tokens, 0 to");
-  expect(DECODER "5", HARK_EXIT_USAGE, "", "model.attention.delimiters: token 5 never occurs in the training data");
-  expect(DECODER "x", HARK_EXIT_USAGE, "", "expected whole numbers in [0, 2147483647]");
+  expect(DECODER "5", HARK_EXIT_USAGE, "", "model.attention.delimiters: token 5 does not occur in the training data");
+  expect(DECODER "4x", HARK_EXIT_USAGE, "", "expected whole numbers in [0, 2147483647], or texts in which");
+  expect(DECODER "'x\\x'", HARK_EXIT_USAGE, "", "\"x\\x\" given, expected whole numbers");
+  expect(DECODER "§§", HARK_EXIT_USAGE, "", "model.attention.delimiters: \"§§\" does not occur in the training data");
+  expect(DECODER "§§ --model.attention.delimiters §", HARK_EXIT_USAGE, "",
+         "model.attention.delimiters: no delimiter occurs in the training data");
   expect(DECODER "102 --model.attention.chunk-maximum 1", HARK_EXIT_USAGE, "", "chunk_maximum is 1, expected at least");
   expect("train --out none --data text.txt --steps 1 --chunk-delimiters 4", HARK_EXIT_USAGE, "", "it needs --structure compressed");
 #undef DECODER
@@ -516,7 +525,7 @@ static void options_of_chunks_that_say_nothing_are_refused(void **state) {
   "--primary-slots 2 --secondary-slots 4 --selected 2 --batch 2 --threads 1 --steps 1 --chunk delimiter --model.ahca.delimiter 127 "
   test_file_write_text(folder, "rare.tsv", "0\tazbc\n1\tbca\n2\tcab\n0\tabcb\n1\tbcac\n2\tcab\n"); /* z is token 127 */
   expect("train --out rare " RARE, HARK_EXIT_DONE, "step 1", "");
-  expect("train --out none " RARE "--example-limit 2", HARK_EXIT_USAGE, "", "token 127 never occurs in the training data");
+  expect("train --out none " RARE "--example-limit 2", HARK_EXIT_USAGE, "", "token 127 does not occur in the training data");
 }
 
 /* A plan of a sweep is read by --list, which checks the configurations of its runs, any other file as a configuration. */

@@ -217,9 +217,18 @@ static void probabilities(ahca_definition *d, matrix x, double *p) {
   }
 }
 
-static bool is_delimiter(const hark_ahca_config *ahca, int32_t token) {
-  bool found = token == ahca->delimiter;
-  for (int32_t i = 0; i < ahca->other_delimiter_count; i++) found = found || token == ahca->other_delimiters[i];
+/* Whether `length` tokens, a chunk so far, end with a delimiter: one token, or several, of which all but the last are -1 - token. */
+static bool is_delimiter(const hark_ahca_config *ahca, const int32_t *tokens, int64_t length) {
+  bool found = tokens[length - 1] == ahca->delimiter;
+  for (int32_t first = 0, last; first < ahca->other_delimiter_count; first = last + 1) {
+    bool same = true;
+    for (last = first; ahca->other_delimiters[last] < 0; last++) {
+    }
+    const int64_t before = length - 1 - last + first; /* tokens before the delimiter */
+    for (int32_t i = first; i <= last && before >= 0; i++)
+      same = same && tokens[before + i - first] == (i < last ? -1 - ahca->other_delimiters[i] : ahca->other_delimiters[i]);
+    found = found || (same && before >= 0);
+  }
   return found;
 }
 
@@ -280,7 +289,7 @@ static chunks cut(ahca_definition *d, const ahca_sequence *sequence, matrix x) {
     const int64_t length = t - c.first[c.count - 1];
     if (learned) ruled[t] = c.p[t] >= 0.5;
     if (fixed) ruled[t] = length == ahca->chunk_size;
-    if (ahca->chunk == HARK_AHCA_CHUNK_DELIMITER) ruled[t] = is_delimiter(ahca, sequence->tokens[t - 1]);
+    if (ahca->chunk == HARK_AHCA_CHUNK_DELIMITER) ruled[t] = is_delimiter(ahca, sequence->tokens + t - length, length);
     const bool cuts = fixed ? ruled[t] : (ruled[t] && length >= ahca->chunk_minimum) || length == ahca->chunk_maximum;
     if (cuts) c.first[c.count++] = t;
     if (cuts && ruled[t]) d->by_rule++;

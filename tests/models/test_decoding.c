@@ -314,6 +314,45 @@ static void forged_counts_are_refused(void **state) {
   test_setup_close(context);
 }
 
+/* Numbers of rows in global slots below 1 or above the text, wherever they are saved. */
+static void forged_rows_of_globals_are_refused(void **state) {
+  (void)state;
+  enum { HEADER = 64, TOKENS = 20 };
+  static const int64_t forged[] = {-5, 0, TOKENS + 1, INT64_MAX, INT64_MIN};
+  hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 1);
+  int32_t tokens[TOKENS];
+  int found = 0;
+  small_model_fill(tokens, TOKENS);
+  for (int d = 0; d < DESCRIPTIONS; d++) {
+    if (strstr(small_model_descriptions[d], "global_slots") == NULL || strstr(small_model_descriptions[d], "delimiters") == NULL) continue;
+    hark_model *model = small_model_make(context, small_model_descriptions[d], 3);
+    hark_decoding *decoding = small_model_decoding(context, model);
+    assert_fine(context, hark_decoding_prefill(decoding, tokens, TOKENS));
+    const size_t bytes = hark_decoding_saved_bytes(decoding);
+    unsigned char *saved = malloc(bytes);
+    assert_fine(context, hark_decoding_save(decoding, saved, bytes));
+    for (size_t at = HEADER + sizeof tokens; at + 2 * sizeof(int64_t) <= bytes; at += sizeof(float))
+      for (size_t f = 0; f < sizeof forged / sizeof *forged; f++) {
+        int64_t honest;
+        char message[64];
+        (void)snprintf(message, sizeof message, " has %lld rows, expected 1 to 20", (long long)forged[f]);
+        memcpy(&honest, saved + at, sizeof honest);
+        memcpy(saved + at, &forged[f], sizeof forged[f]);
+        sign(saved, bytes);
+        const hark_status status = hark_decoding_restore(decoding, saved, bytes);
+        found += status == HARK_BAD_FILE && strstr(hark_context_message(context), message) != NULL;
+        memcpy(saved + at, &honest, sizeof honest);
+      }
+    sign(saved, bytes);
+    assert_fine(context, hark_decoding_restore(decoding, saved, bytes));
+    free(saved);
+    hark_decoding_destroy(&decoding);
+    hark_model_destroy(context, &model);
+  }
+  assert_int_equal(found, 2 * 3 * 2 * (5 + 1)); /* layers, global slots, key heads, forged numbers; 0 also from 4 bytes before */
+  test_setup_close(context);
+}
+
 /* Capacities whose memory cannot be counted, or not addressed, in one line with the number; those that only cannot be had are not
  * hidden. */
 static void capacities_have_limits(void **state) {
@@ -552,12 +591,19 @@ static void four_threads_share_a_model(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(reading_at_once_agrees_with_steps), cmocka_unit_test(the_capacity_changes_nothing),
-      cmocka_unit_test(nothing_is_allocated_per_token),    cmocka_unit_test(the_callers_memory_is_not_left),
-      cmocka_unit_test(saving_is_no_interruption),         cmocka_unit_test(saved_bytes_fit_other_capacities),
-      cmocka_unit_test(forged_counts_are_refused),         cmocka_unit_test(capacities_have_limits),
-      cmocka_unit_test(wrong_saved_bytes_change_nothing),  cmocka_unit_test(a_call_can_be_cancelled),
-      cmocka_unit_test(what_does_not_fit_is_refused),      cmocka_unit_test(four_threads_share_a_model),
+      cmocka_unit_test(reading_at_once_agrees_with_steps),
+      cmocka_unit_test(the_capacity_changes_nothing),
+      cmocka_unit_test(nothing_is_allocated_per_token),
+      cmocka_unit_test(the_callers_memory_is_not_left),
+      cmocka_unit_test(saving_is_no_interruption),
+      cmocka_unit_test(saved_bytes_fit_other_capacities),
+      cmocka_unit_test(forged_counts_are_refused),
+      cmocka_unit_test(forged_rows_of_globals_are_refused),
+      cmocka_unit_test(capacities_have_limits),
+      cmocka_unit_test(wrong_saved_bytes_change_nothing),
+      cmocka_unit_test(a_call_can_be_cancelled),
+      cmocka_unit_test(what_does_not_fit_is_refused),
+      cmocka_unit_test(four_threads_share_a_model),
   };
   return cmocka_run_group_tests_name("decoding", tests, NULL, NULL);
 }

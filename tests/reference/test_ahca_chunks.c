@@ -112,6 +112,51 @@ static void starts_are_where_delimiters_and_lengths_end_chunks(void **state) {
   check_starts(&cut, 1, 3, tokens, (const double[]){1, 1, 1});
 }
 
+/* A delimiter of several tokens ends a chunk only if all of them are in it. */
+static void delimiters_may_have_several_tokens(void **state) {
+  (void)state;
+  static const int32_t delimiters[] = {-1 - 9, 9, 5, -1 - 2, -1 - 0, 3};
+  static const int64_t segments[] = {1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2};
+  static const double tokens[] = {9, 9, 9, 9, 1, 2, 0, 3, 5, 2, 0, 3, 9, 5, 0, 3};
+  hark_chunk_starts_attributes cut = {.delimiters = delimiters, .delimiter_count = 6, .minimum = 1, .maximum = 20};
+  check_starts(&cut, 1, 16, tokens, (const double[]){1, 0, 1, 0, 1, 0, 0, 0, 1, 1, 0, 0, 1, 0, 1, 0});
+  cut.minimum = 3; /* 9 9 9: the last two are a delimiter; 3 5 2 0: none */
+  check_starts(&cut, 1, 16, tokens, (const double[]){1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0});
+  cut.minimum = 1;
+  cut.segments = segments; /* 2 | 0 3 */
+  check_starts(&cut, 1, 16, tokens, (const double[]){1, 0, 1, 0, 1, 0, 1, 0, 0, 1, 0, 0, 1, 0, 1, 0});
+  const hark_chunk_boundaries_attributes rule = {
+      .rule = HARK_CHUNK_DELIMITER, .rows = 16, .minimum = 1, .maximum = 20, .delimiters = delimiters, .delimiter_count = 6};
+  check_cut(&rule, 2, (const double[]){0, 6, 16}, tokens, NULL, (const double[]){0, 2, 4, 6, 9, 12, 14}, (const double[]){0, 3, 7});
+}
+
+static void wrong_delimiters_are_refused(void **state) {
+  (void)state;
+  static const int32_t open[] = {4, -1 - 7};
+  static const int64_t segments[3] = {0};
+  const struct {
+    hark_chunk_starts_attributes cut;
+    int64_t rows;
+    const char *message;
+  } cases[] = {{{.minimum = 0, .maximum = 3}, 1, "minimum is 0, expected 1 to 2147483647"},
+               {{.minimum = 3, .maximum = 2}, 1, "maximum is 2, expected 3 to 2147483647"},
+               {{.minimum = 1, .maximum = 3, .delimiter_count = -1}, 1, "delimiter_count is -1, expected 0 or more"},
+               {{.minimum = 1, .maximum = 3, .delimiter_count = 2}, 1, "delimiters is NULL with delimiter_count 2"},
+               {{.minimum = 1, .maximum = 3, .delimiter_count = 2, .delimiters = open}, 1, "delimiters ends with -8, expected a token"},
+               {{.minimum = 1, .maximum = 3, .segments = segments}, 2, "tokens has 2 rows with segments, expected 1"}};
+  hark_context *context = test_reference_open();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const int64_t shape[] = {cases[i].rows, 3};
+    hark_tensor tokens;
+    hark_inferred inferred = {0};
+    assert_int_equal(hark_tensor_describe(context, HARK_I32, 2, shape, &tokens), HARK_OK);
+    assert_int_not_equal(hark_op_chunk_starts.infer(context, &cases[i].cut, &tokens, 1, &inferred), HARK_OK);
+    if (strstr(hark_context_message(context), cases[i].message) == NULL)
+      fail_msg("'%s' without '%s'", hark_context_message(context), cases[i].message);
+  }
+  test_setup_close(context);
+}
+
 /* Both operators cut random tokens at the same places. */
 static void starts_equal_the_boundaries(void **state) {
   (void)state;
@@ -182,6 +227,7 @@ static void given_chunks_are_taken_or_refused_with_the_row(void **state) {
 
 static void attributes_out_of_range_are_refused_by_name(void **state) {
   (void)state;
+  static const int32_t unfinished[] = {-1 - 9};
   const struct {
     hark_chunk_boundaries_attributes attributes;
     const char *word;
@@ -189,6 +235,8 @@ static void attributes_out_of_range_are_refused_by_name(void **state) {
                {{.rule = HARK_CHUNK_FIXED, .rows = 4, .minimum = 3, .maximum = 2}, "maximum"},
                {{.rule = HARK_CHUNK_FIXED, .rows = 4, .minimum = 2, .maximum = 3}, "one size"},
                {{.rule = HARK_CHUNK_DELIMITER, .rows = 4, .minimum = 1, .maximum = 3}, "delimiters"},
+               {{.rule = HARK_CHUNK_DELIMITER, .rows = 4, .minimum = 1, .maximum = 3, .delimiters = unfinished, .delimiter_count = 1},
+                "delimiters ends with -10, expected a token"},
                {{.rule = HARK_CHUNK_SCORE, .rows = 4, .minimum = 1, .maximum = 3, .threshold = NAN}, "threshold"},
                {{.rule = HARK_CHUNK_SCORE, .rows = 4, .minimum = 1, .maximum = 3}, "score is absent"},
                {{.rule = (hark_chunk_rule)17, .rows = 4, .minimum = 1, .maximum = 3}, "rule"}};
@@ -357,6 +405,8 @@ int main(void) {
       cmocka_unit_test(capacity_holds_the_most_chunks_and_no_more_than_one_a_sequence_over),
       cmocka_unit_test(delimiters_end_chunks_of_the_minimum_and_the_maximum_ends_the_others),
       cmocka_unit_test(starts_are_where_delimiters_and_lengths_end_chunks),
+      cmocka_unit_test(delimiters_may_have_several_tokens),
+      cmocka_unit_test(wrong_delimiters_are_refused),
       cmocka_unit_test(starts_equal_the_boundaries),
       cmocka_unit_test(scores_cut_where_they_reach_the_threshold),
       cmocka_unit_test(peaks_cut_where_they_exceed_the_rest_of_their_sequence),

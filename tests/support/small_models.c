@@ -7,7 +7,8 @@
 #include "support/setups.h"
 #include "support/text_files.h"
 
-#define DELIMITERS "53, 73, 205, 241, 85, 71, 61, 7, 149, 141, 187, 31" /* tokens that small_model_token() gives */
+/* tokens that small_model_token() gives */
+#define DELIMITERS "53, \"215+73\", \"205+195\", 241, \"85+229+139\", 71, 61, 7, 149, 141, 187, 31"
 #define FACTORS "\"rotary.short_factor\": [1, 1.1, 1.25, 1.3], \"rotary.long_factor\": [\"1,1.5\", \"3, 6.5\"], "
 
 const char *const small_model_descriptions[] = {

@@ -357,9 +357,19 @@ static void refused(void **state) {
       false,
       SHORT,
       0};
+  static const layer_case delimited = {
+      "delimited",
+      SPEC(.structure = HARK_STRUCTURE_COMPRESSED, .causal = true,
+           .choice = {.chunk = 2, .chunk_slots = 1, .selected_slots = 2, .chunk_delimiters = {1}, .chunk_delimiter_count = 1}),
+      "",
+      1,
+      false,
+      SHORT,
+      0};
   (void)state;
   assert_refused(&cases[0], 6, "run.sequence_ranks is 6, expected at most the 5 key heads of the model");
   assert_refused(&ridge, 2, "run.sequence_ranks: model.attention.normalisation cme reads whole sequences");
+  assert_refused(&delimited, 2, "run.sequence_ranks: model.attention.delimiters cut whole sequences into chunks");
 }
 
 int main(void) {

@@ -361,7 +361,8 @@ static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened
                                      .progress = show,
                                      .user = text};
   hark_engine *engine = NULL;
-  const hark_learning_task learned = hark_material_task_of_text(&config, text->tokenizer);
+  hark_learning_task learned;
+  HARK_TRY(hark_material_task_of_text(call->context, &config, text->tokenizer, &learned));
   HARK_TRY(check_memory(call, opened, &config, &learned));
   HARK_TRY(hark_command_create_engine(call, opened, &config, &learned, &engine));
   hark_status status = hark_command_load_weights(call, opened, engine);

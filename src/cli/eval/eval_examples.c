@@ -169,7 +169,8 @@ static void print(const measurement *m, const hark_opened_run *opened, const cha
 static hark_status open_examples(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, hark_split split,
                                  measurement *m) {
   HARK_TRY(hark_run_examples_open(call, config, opened, split, HARK_DATA_GIVEN, &m->own));
-  const hark_learning_task task = hark_material_task_of(config, m->own.examples);
+  hark_learning_task task;
+  HARK_TRY(hark_material_task_of(call->context, config, m->own.examples, &task));
   m->classes = task.classes;
   m->vectors = task.features > 0;
   m->tables = task.tables;
@@ -183,8 +184,9 @@ static hark_status open_examples(hark_invocation *call, const hark_config *confi
 }
 
 static hark_status measure(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, measurement *m) {
-  const hark_learning_task task = hark_material_task_of(config, m->own.examples);
+  hark_learning_task task;
   hark_engine *engine = NULL;
+  HARK_TRY(hark_material_task_of(call->context, config, m->own.examples, &task));
   HARK_TRY(hark_command_create_engine(call, opened, config, &task, &engine));
   hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
   if (status == HARK_OK) {

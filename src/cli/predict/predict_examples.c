@@ -141,7 +141,8 @@ static hark_status predict_batch(prediction *p, int64_t first) {
 /* ---- opening ---- */
 
 static hark_status open_engine(prediction *p) {
-  hark_learning_task task = hark_material_task_of(p->config, p->own.examples);
+  hark_learning_task task;
+  HARK_TRY(hark_material_task_of(p->call->context, p->config, p->own.examples, &task));
   if (p->settings->all_tokens && task.classes == 0) task.targets = 0; /* so that there is memory for logits of all tokens */
   HARK_TRY(hark_command_create_engine(p->call, p->opened, p->config, &task, &p->engine));
   const hark_network_config *const network = &p->engine->network->config;

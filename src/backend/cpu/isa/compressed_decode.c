@@ -28,7 +28,6 @@ typedef struct decoder {
   int64_t key_head, key_step, value_step; /* steps: from one row to the next */
   int head_dim, value_dim;
   float log_fewer, log_more; /* log n of slots with floor(m / C) rows and with one more, where all chunks have m */
-  float *slot_log;           /* where they do not: log n of every stored slot */
   float *logit;              /* of entries */
   entry *entry;              /* of each logit */
   double *global_log;        /* log n of the globals */
@@ -58,7 +57,6 @@ static decoder open_decoder(const hark_call *call, int64_t key_head) {
   d.global_log = memory;
   d.entry = (entry *)(memory + globals);
   d.logit = (float *)(memory + globals + entries);
-  d.slot_log = d.logit + entries;
   return d;
 }
 
@@ -115,6 +113,18 @@ static void append(const decoder *d, int64_t row, int64_t chunk, int from, int r
 /* A term of -infinity hides, whatever the product is. */
 HARK_SIMD float add_term(float product, float term) { return term == -INFINITY ? term : product + term; }
 
+/* The numbers of rows in slots, which differ where the caller says where chunks begin. */
+static void count_rows(const decoder *d, int64_t slot, int count, float *rows) {
+  const int64_t slots = d->cache.decode->chunk_slots;
+  int64_t chunk = slot / slots, place = slot % slots, begin = hark_compressed_slot_begin(&d->cache, chunk, place);
+  for (int i = 0; i < count; i++) {
+    if (++place == slots) chunk++, place = 0;
+    const int64_t end = place == 0 ? hark_compressed_begin(&d->cache, chunk) : hark_compressed_slot_begin(&d->cache, chunk, place);
+    rows[i] = (float)(end - begin);
+    begin = end;
+  }
+}
+
 /* Logits of `count` slots, up to HARK_LANES, which are stored from `row` on. */
 HARK_SIMD void slot_logits(const decoder *d, const float *query, int64_t n, int64_t slot, int64_t row, int count, float *logits) {
   const hark_compressed_decode_attributes *decode = d->cache.decode;
@@ -127,8 +137,13 @@ HARK_SIMD void slot_logits(const decoder *d, const float *query, int64_t n, int6
       logits[i] = add_term(scale * logits[i], (float)hark_compressed_slot_term(&d->cache, &d->sums, n, slot + i));
     return;
   }
-  for (int i = 0; i < count && d->cache.starts != NULL; i++) logits[i] = scale * logits[i] + d->slot_log[row + i];
-  for (int i = 0; i < count && d->cache.starts == NULL; i++) {
+  if (d->cache.starts != NULL) {
+    float rows[HARK_LANES];
+    count_rows(d, slot, count, rows);
+    store_lanes(logits, vf_fma(vf_set(scale), load_lanes(logits, count), vf_log(load_lanes(rows, count))), count);
+    return;
+  }
+  for (int i = 0; i < count; i++) {
     const bool has_more = !are_equal && hark_compressed_slot_count(&d->cache, slot + i) != fewer;
     logits[i] = scale * logits[i] + (has_more ? d->log_more : d->log_fewer);
   }
@@ -263,16 +278,11 @@ static void attend(const decoder *d, int64_t head, int64_t row, int64_t chunk) {
   mix_all(d, count, total, out);
 }
 
-/* Logarithms of the numbers of rows that the queries of a chunk need. */
+/* Logarithms of the numbers of rows in globals, which the queries of a chunk need. */
 static void take_logarithms(const decoder *d, int64_t chunk) {
   const int64_t merged = hark_compressed_merged(&d->cache, chunk);
-  int64_t from, to;
   for (int64_t g = 0; g < hark_min(d->cache.decode->global_slots, merged); g++)
     d->global_log[g] = log((double)hark_compressed_global_count(&d->cache, g, merged));
-  if (d->cache.starts == NULL) return;
-  hark_compressed_candidates(&d->cache, chunk, &from, &to);
-  for (int64_t slot = from; slot < to; slot++)
-    d->slot_log[hark_compressed_slot_row(&d->cache, slot)] = logf((float)hark_compressed_slot_count(&d->cache, slot));
 }
 
 /* Heads that share a key head share its part of the cache: one piece of work, row after row. */
