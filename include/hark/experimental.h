@@ -44,7 +44,9 @@ extern "C" {
   X(smoother_mixture)                                                                                                                      \
   X(compressed_decode)                                                                                                                     \
   X(chunk_starts)                                                                                                                          \
-  X(kernel_sums)
+  X(kernel_sums)                                                                                                                           \
+  X(sequence_offsets)                                                                                                                      \
+  X(chunk_flags)
 HARK_EXPERIMENTAL_OPERATORS(HARK_OPERATOR_DECLARE)
 
 /* segment_slots: offsets of `slots` rows for every segment, C min(slots, length of the segment) of them with `fewer`. input offsets i64 [S
@@ -273,6 +275,16 @@ typedef struct hark_chunk_starts_attributes {
   int64_t minimum, maximum; /* 1 <= minimum <= maximum */
   const int64_t *segments;  /* [L] or NULL, with B = 1: a run of equal numbers is a sequence; borrowed until the call is done */
 } hark_chunk_starts_attributes;
+
+/* sequence_offsets: the first rows of sequences, and the end of the last one. input tokens i32 [B, L], of which only the shape is read;
+ * output i64 [B + 1], or with `packed` i64 [L + 1], where sequences that do not exist are empty. No backward. */
+typedef struct hark_sequence_offsets_attributes {
+  bool packed;             /* B = 1: a run of equal numbers in `segments` is a sequence */
+  const int64_t *segments; /* [L]; borrowed until the call is done */
+} hark_sequence_offsets_attributes;
+
+/* chunk_flags: y[b, t] = 1 where a chunk begins at token t, else 0. inputs tokens i32 [B, L], of which only the shape is read, and chunks
+ * i64 [K + 1], offsets of rows; output u8 [B, L], as the attention of HARK_STRUCTURE_COMPRESSED takes it. No attributes, no backward. */
 
 /* kernel_sums: sums of a positional kernel over 2^k distances, k < levels. input log_kernel [K, T], output [levels, K, T]: the logarithm of
  * the sum of G(t) .. G(t + 2^k - 1), of fewer where the table ends before. */

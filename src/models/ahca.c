@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "models/ahca_layers.h"
+#include "models/boundaries.h"
 #include "models/stack.h"
 
 hark_ahca_sizes hark_ahca_sizes_of(const hark_network_config *config) {
@@ -135,25 +136,11 @@ static hark_status declare_compressor(hark_context *context, hark_network *netwo
   return hark_ahca_declare_linear(context, network, second, out, out, hark_ahca_deviation(out), &compressor->second);
 }
 
-/* Query and key of a boundary begin as x plus one constant, as large as x: q_t = x_t + e, k_{t-1} = x_{t-1} + e. Of elements that are
- * independent and of deviation e, q . k is about d e^2 and |q|^2 and |k|^2 about 2 d e^2, so that the cosine of neighbours is 1/2, within
- * 0.7 / sqrt(d), and p about 1/4, whatever e is: boundaries are the exception that has to be learned. Without the constant the cosine is
- * about 0 and p about 1/2, every other token begins a chunk, and a network that cuts everywhere labels every token correctly. Therefore
- * these two layers have their bias in every model. */
 static hark_status declare_boundary(hark_context *context, hark_network *network, hark_ahca_layers *ahca) {
   const bool compressed = network->config.ahca.boundary == HARK_AHCA_BOUNDARY_COMPRESSED; /* which keeps the size of elements */
   const int64_t width = compressed ? hark_ahca_sizes_of(&network->config).primary_width : network->config.width;
-  const hark_parameter_spec weight = {
-      .rank = 2, .shape = {width, width}, .initial = HARK_INITIAL_IDENTITY, .decays = true, .compact = true};
-  const hark_parameter_spec bias = {
-      .rank = 1, .shape = {width}, .initial = HARK_INITIAL_CONSTANT, .value = hark_ahca_content_deviation(&network->config)};
-  static const char *const names[] = {"boundary.query", "boundary.key"};
-  hark_linear *const layers[] = {&ahca->boundary_query, &ahca->boundary_key};
-  for (int i = 0; i < 2; i++) {
-    HARK_TRY(hark_parameters_add(context, &network->parameters, &weight, &layers[i]->weight, "%s.weight", names[i]));
-    HARK_TRY(hark_parameters_add(context, &network->parameters, &bias, &layers[i]->bias, "%s.bias", names[i]));
-  }
-  return HARK_OK;
+  return hark_boundaries_declare(context, network, width, hark_ahca_content_deviation(&network->config), &ahca->boundary_query,
+                                 &ahca->boundary_key);
 }
 
 static hark_status declare_score(hark_context *context, hark_network *network, const char *name, int64_t in, hark_linear *layer) {

@@ -6,7 +6,7 @@
  * of a table everywhere, so that a learned boundary depends on the pair of tokens next to it alone.
  *
  * Initial weights: those that write into x are such that all branches together are about as large as x, whatever the deviation e of
- * embedded tokens is: e / sqrt(2 layers) each. So boundaries begin with the probabilities of declare_boundary (ahca.c).
+ * embedded tokens is: e / sqrt(2 layers) each. So boundaries begin with the probabilities of hark_boundaries_declare (boundaries.h).
  */
 #include <math.h>
 

@@ -9,16 +9,7 @@
 #include <hark/experimental.h>
 #include <inttypes.h>
 
-/* Learned boundaries: p = (1 - cos(Wq x_t, Wk x_{t - 1})) / 2, x the tokens as they are embedded or compressed. */
-static hark_status boundary_probability(const hark_ahca_pass *p, hark_value x, hark_value *out) {
-  hark_value inputs[3] = {0, 0, p->offsets};
-  HARK_TRY(hark_linear_apply(p->forward, &p->layers->boundary_query, x, &inputs[0]));
-  HARK_TRY(hark_linear_apply(p->forward, &p->layers->boundary_key, x, &inputs[1]));
-  HARK_TRY(hark_ahca_apply(p, &hark_op_boundary_probability, NULL, 3, inputs, out));
-  hark_tape_release(p->tape, inputs[0]);
-  hark_tape_release(p->tape, inputs[1]);
-  return HARK_OK;
-}
+#include "models/boundaries.h"
 
 /* The caller's chunks, where it gives them. */
 static const hark_tensor *given_starts(const hark_ahca_pass *p) { return p->input->given != NULL ? p->input->given->starts : NULL; }
@@ -51,13 +42,14 @@ static hark_status cut(hark_ahca_pass *p, hark_value x, hark_value *score) {
   int32_t delimiters[1 + HARK_DELIMITER_TOKENS], delimiter_count = 0;
   if (options->delimiter >= 0) delimiters[delimiter_count++] = (int32_t)options->delimiter;
   for (int32_t i = 0; i < options->other_delimiter_count; i++) delimiters[delimiter_count++] = options->other_delimiters[i];
-  hark_chunk_boundaries_attributes attributes = {.rule = starts != NULL ? HARK_CHUNK_GIVEN : rules[options->chunk],
-                                                 .rows = p->tokens,
-                                                 .minimum = p->sizes.minimum,
-                                                 .maximum = p->sizes.maximum,
-                                                 .threshold = options->chunk == HARK_AHCA_CHUNK_SEMANTIC ? options->threshold : 0.5,
-                                                 .delimiters = delimiters,
-                                                 .delimiter_count = delimiter_count};
+  hark_chunk_boundaries_attributes attributes = {
+      .rule = starts != NULL ? HARK_CHUNK_GIVEN : rules[options->chunk],
+      .rows = p->tokens,
+      .minimum = p->sizes.minimum,
+      .maximum = p->sizes.maximum,
+      .threshold = options->chunk == HARK_AHCA_CHUNK_SEMANTIC ? options->threshold : HARK_BOUNDARY_THRESHOLD,
+      .delimiters = delimiters,
+      .delimiter_count = delimiter_count};
   hark_value inputs[INPUTS] = {p->offsets}, outputs[HARK_MAX_OUTPUTS] = {0};
   if (starts != NULL) {
     if (options->chunk == HARK_AHCA_CHUNK_FIXED) attributes.minimum = 1;
@@ -69,7 +61,7 @@ static hark_status cut(hark_ahca_pass *p, hark_value x, hark_value *score) {
     const hark_value parts[] = {x, p->offsets};
     HARK_TRY(hark_ahca_apply(p, &hark_op_depth_scores, &window, 2, parts, &inputs[SCORE]));
   } else if (options->chunk == HARK_AHCA_CHUNK_LEARNED) {
-    HARK_TRY(boundary_probability(p, x, &inputs[SCORE]));
+    HARK_TRY(hark_boundaries_probability(p->forward, &p->layers->boundary_query, &p->layers->boundary_key, x, p->offsets, &inputs[SCORE]));
     *score = inputs[SCORE];
   }
   HARK_TRY(hark_ahca_apply(p, &hark_op_chunk_boundaries, &attributes, INPUTS, inputs, outputs));

@@ -24,8 +24,10 @@
 #include "core/checksum.h"
 #include "core/overlap.h"
 #include "core/structs.h"
+#include "models/boundaries.h"
 #include "models/decoding.h"
 #include "models/sampling.h"
+#include "ops/boundary_pair.h"
 
 /* Limit on lengths. Counts of tokens are then far from overflow. */
 #define MAXIMUM_CAPACITY ((int64_t)1 << 40)
@@ -48,11 +50,16 @@ static int64_t forgetful_layer(const hark_decoding *decoding) {
   return -1;
 }
 
-/* Whether a layer has chunks that end after delimiters, by the rule *ends: the same in all layers. */
-static bool is_delimited(const hark_decoding *decoding, hark_chunk_ends *ends) {
+/* Whether a layer has chunks of different lengths, by the rule *ends: the same in all layers. */
+static bool has_unequal_chunks(const hark_decoding *decoding, hark_chunk_ends *ends) {
   const hark_attention_choice *choice = &config_of(decoding->model)->attention;
   *ends = hark_attention_chunk_ends(choice);
-  return hark_layer_choice_has(&choice->structure, HARK_STRUCTURE_COMPRESSED) && hark_attention_is_delimited(choice);
+  return hark_layer_choice_has(&choice->structure, HARK_STRUCTURE_COMPRESSED) && hark_attention_chunks_differ(choice);
+}
+
+/* Whether the tokens alone decide where chunks begin. */
+static bool is_delimited(const hark_decoding *decoding, hark_chunk_ends *ends) {
+  return has_unequal_chunks(decoding, ends) && !hark_boundaries_are_learned(decoding->model->network);
 }
 
 /* All layers have the same rotary positions. */
@@ -60,6 +67,48 @@ static const hark_rotary_spec *rotary_of(const hark_decoding *decoding) { return
 
 static bool has_history(const hark_decoding *decoding) {
   return forgetful_layer(decoding) >= 0 || hark_rotary_depends_on_length(rotary_of(decoding));
+}
+
+/* ---- learned chunks ---- */
+
+/* Queries and keys of the boundaries of a pass on the host, and the key of the token before them. */
+static size_t boundary_bytes(const hark_decoding *decoding) {
+  const hark_network *network = decoding->model->network;
+  if (!hark_boundaries_are_learned(network)) return 0;
+  return (size_t)(2 * decoding->prefill + 1) * (size_t)network->config.width * hark_type_bytes(network->parameters.type);
+}
+
+/* Cuts the tokens of a pass by the queries and keys of their boundaries. */
+static hark_status learn_chunks(void *user, const hark_tensor *query, const hark_tensor *key, int64_t first, int64_t count) {
+  hark_decoding *decoding = user;
+  hark_context *context = decoding->context;
+  hark_tensor *const starts = &decoding->chunk_starts;
+  hark_chunk_ends ends;
+  if (query->data == NULL || starts->data == NULL) return HARK_OK; /* without memory: shapes only */
+  (void)has_unequal_chunks(decoding, &ends);
+  const int64_t width = query->shape[2];
+  const size_t bytes = (size_t)width * hark_type_bytes(query->type);
+  char *const keys = decoding->boundary_rows, *const queries = keys + (size_t)(decoding->prefill + 1) * bytes; /* row 0: the key before */
+  HARK_TRY(hark_backend_read(context, queries, (const char *)query->data + (size_t)first * bytes, (size_t)count * bytes));
+  HARK_TRY(hark_backend_read(context, keys + bytes, (const char *)key->data + (size_t)first * bytes, (size_t)count * bytes));
+  if (decoding->length == 0) {
+    starts->shape[0] = decoding->chunk.length = 0;
+    memset(keys, 0, bytes);
+  }
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t position = decoding->length + i;
+    const hark_boundary_pair pair = hark_boundary_pair_at(query->type == HARK_F64, queries, i * width, keys, i * width, width);
+    double p = hark_boundary_probability(pair);
+    if (query->type == HARK_F32) p = (double)(float)p; /* as boundary_probability stores it */
+    if (position == 0 || decoding->chunk.length >= ends.maximum ||
+        (decoding->chunk.length >= ends.minimum && p >= HARK_BOUNDARY_THRESHOLD)) {
+      HARK_TRY(hark_backend_write(context, (int64_t *)starts->data + starts->shape[0]++, &position, sizeof position));
+      decoding->chunk.length = 0;
+    }
+    decoding->chunk.length++;
+  }
+  memmove(keys, keys + (size_t)count * bytes, bytes);
+  return HARK_OK;
 }
 
 /* ---- making ---- */
@@ -75,6 +124,8 @@ hark_forward hark_decoding_forward(hark_decoding *decoding, hark_tape *tape, int
                         .cancel_user = decoding->cancel_user,
                         .log_kernels = decoding->log_kernels,
                         .chunk_starts = &decoding->chunk_starts,
+                        .learn = learn_chunks,
+                        .learn_user = decoding,
                         .report = &decoding->report};
 }
 
@@ -191,7 +242,7 @@ static hark_status fill_tables(hark_decoding *decoding) {
 /* As many chunks as the capacity may have. */
 static hark_status describe_chunks(hark_decoding *decoding) {
   hark_chunk_ends ends;
-  if (!is_delimited(decoding, &ends)) return HARK_OK;
+  if (!has_unequal_chunks(decoding, &ends)) return HARK_OK;
   const int64_t most = (decoding->capacity - 1) / ends.minimum + 1;
   return hark_tensor_describe(decoding->context, HARK_I64, 1, &most, &decoding->chunk_starts);
 }
@@ -235,6 +286,7 @@ static hark_status make_large(hark_decoding *decoding) {
     HARK_TRY(hark_attention_cache_create(decoding->context, &decoding->caches[layer]));
   HARK_TRY(allocate_tables(decoding));
   if (decoding->chunk_starts.type != HARK_NONE) HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->chunk_starts));
+  if (boundary_bytes(decoding) > 0) HARK_TRY(hark_allocate(decoding->context, boundary_bytes(decoding), &decoding->boundary_rows));
   return hark_tape_reserve(decoding->tape);
 }
 
@@ -257,6 +309,7 @@ static hark_status add_large(const hark_decoding *decoding, size_t *total) {
   HARK_TRY(add_tensor(context, &decoding->table, total));
   HARK_TRY(add_tensor(context, &decoding->table_workspace, total));
   HARK_TRY(add_tensor(context, &decoding->chunk_starts, total));
+  HARK_TRY(hark_size_add(context, *total, hark_align_up(boundary_bytes(decoding)), total));
   return hark_size_add(context, *total, hark_align_up(hark_tape_peak_bytes(decoding->tape)), total);
 }
 
@@ -274,6 +327,7 @@ static void release_parts(hark_decoding *decoding) {
   hark_tensor_destroy(context, &decoding->table);
   hark_tensor_destroy(context, &decoding->table_workspace);
   hark_tensor_destroy(context, &decoding->chunk_starts);
+  hark_release(context, decoding->boundary_rows, boundary_bytes(decoding));
   hark_release(context, decoding->log_kernels, (size_t)layers * sizeof *decoding->log_kernels);
   hark_release(context, decoding->caches, (size_t)layers * sizeof *decoding->caches);
   hark_tensor_destroy(context, &decoding->tokens);
@@ -511,7 +565,8 @@ int64_t hark_decoding_mended_pivots(const hark_decoding *decoding) { return deco
 
 /* ---- saving ----
  *
- *     header | tokens (i32), if they may have to be read again | caches of every layer, unless stale | logits, if any | checksum (u64)
+ *     header | tokens (i32), if they may have to be read again | learned chunks, unless stale: their starts (i64), and the key of the last
+ *     token's boundary | caches of every layer, unless stale | logits, if any | checksum (u64)
  *
  * A cache is saved as the rows of its tokens; a hierarchical one with all levels, a compressed one with what its tokens need. The checksum
  * is that of everything before it.
@@ -523,7 +578,7 @@ typedef struct saved_header {
   char magic[sizeof saved_magic];
   uint64_t version, fingerprint, bytes, length, has_logits;
   uint64_t levels;   /* of hierarchical caches; 1 where there are none; 0: no caches */
-  uint64_t finished; /* chunks that another one follows, where they end after delimiters and there are caches; else 0 */
+  uint64_t finished; /* chunks that another one follows, where they have different lengths and there are caches; else 0 */
 } saved_header;
 
 static int64_t cache_parts(const hark_decoding *decoding) { return HARK_CACHE_PARTS * config_of(decoding->model)->layers; }
@@ -558,10 +613,21 @@ static size_t history_bytes(const hark_decoding *decoding, const saved_header *h
   return has_history(decoding) ? (size_t)header->length * sizeof *decoding->history : 0;
 }
 
+static size_t boundary_key_bytes(const hark_decoding *decoding) {
+  const hark_network *network = decoding->model->network;
+  return (size_t)network->config.width * hark_type_bytes(network->parameters.type);
+}
+
+/* Of learned chunks. */
+static size_t learned_bytes(const hark_decoding *decoding, const saved_header *header) {
+  if (!hark_boundaries_are_learned(decoding->model->network) || header->levels == 0) return 0;
+  return (size_t)(header->finished + 1) * sizeof(int64_t) + boundary_key_bytes(decoding);
+}
+
 static size_t logit_bytes(const hark_decoding *decoding) { return (size_t)config_of(decoding->model)->vocabulary * sizeof(float); }
 
 static size_t saved_bytes(const hark_decoding *decoding, const saved_header *header) {
-  size_t bytes = sizeof *header + history_bytes(decoding, header) + sizeof(uint64_t);
+  size_t bytes = sizeof *header + history_bytes(decoding, header) + learned_bytes(decoding, header) + sizeof(uint64_t);
   for (int64_t i = 0; i < cache_parts(decoding); i++) bytes += part_bytes(decoding, header, i);
   return bytes + (header->has_logits ? logit_bytes(decoding) : 0);
 }
@@ -594,6 +660,12 @@ hark_status hark_decoding_save(const hark_decoding *decoding, void *data, size_t
   at += sizeof header;
   if (decoding->history != NULL) memcpy(at, decoding->history, history_bytes(decoding, &header));
   at += history_bytes(decoding, &header);
+  if (learned_bytes(decoding, &header) > 0) {
+    const size_t starts = learned_bytes(decoding, &header) - boundary_key_bytes(decoding);
+    HARK_TRY(hark_backend_read(context, at, decoding->chunk_starts.data, starts));
+    memcpy(at + starts, decoding->boundary_rows, boundary_key_bytes(decoding));
+    at += learned_bytes(decoding, &header);
+  }
   for (int64_t i = 0; i < cache_parts(decoding); i++) {
     const size_t part = part_bytes(decoding, &header, i);
     if (part > 0) HARK_TRY(hark_backend_read(context, at, cache_part(decoding, i)->data, part));
@@ -619,9 +691,29 @@ static uint64_t finished_in(const hark_decoding *decoding, const char *tokens, u
   return finished;
 }
 
+/* Learned chunks begin where chunks may begin. */
+static hark_status check_learned(const hark_decoding *decoding, const saved_header *header, const char *saved) {
+  const char *at = saved + sizeof *header + history_bytes(decoding, header);
+  hark_chunk_ends ends;
+  int64_t before = 0;
+  if (learned_bytes(decoding, header) == 0) return HARK_OK;
+  (void)has_unequal_chunks(decoding, &ends);
+  for (uint64_t i = 0; i <= header->finished + 1; i++) { /* the last one: the end of the text */
+    int64_t start = (int64_t)header->length;
+    const bool is_end = i > header->finished;
+    if (!is_end) memcpy(&start, at + i * sizeof start, sizeof start);
+    const int64_t least = i == 0 ? 0 : before + (is_end ? 1 : ends.minimum), most = i == 0 ? 0 : before + ends.maximum;
+    if (start < least || start > most)
+      return hark_fail(decoding->context, HARK_BAD_FILE,
+                       "saved decoding: a chunk ends at token %" PRId64 ", expected %" PRId64 " to %" PRId64, start, least, most);
+    before = start;
+  }
+  return HARK_OK;
+}
+
 /* The numbers of rows in global slots are added to each other: none is above the text. */
 static hark_status check_global_rows(const hark_decoding *decoding, const saved_header *header, const char *saved) {
-  const char *at = saved + sizeof *header + history_bytes(decoding, header);
+  const char *at = saved + sizeof *header + history_bytes(decoding, header) + learned_bytes(decoding, header);
   for (int64_t i = 0; i < cache_parts(decoding); i++) {
     const size_t part = part_bytes(decoding, header, i);
     for (size_t k = 0; i % HARK_CACHE_PARTS == HARK_CACHE_GLOBAL_ROWS && k < part; k += sizeof(int64_t)) {
@@ -663,7 +755,7 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
   const bool has_too_much = header->length == 0 && (header->has_logits > 0 || header->levels > 0);
   hark_chunk_ends ends;
   const uint64_t most_finished =
-      is_delimited(decoding, &ends) && header->levels > 0 && header->length > 0 ? (header->length - 1) / (uint64_t)ends.minimum : 0;
+      has_unequal_chunks(decoding, &ends) && header->levels > 0 && header->length > 0 ? (header->length - 1) / (uint64_t)ends.minimum : 0;
   if (header->has_logits > 1 || header->finished > most_finished || header->levels > most_levels || lacks_caches || has_too_much ||
       saved_bytes(decoding, header) != bytes)
     return hark_fail(context, HARK_BAD_FILE, "saved decoding: %zu bytes do not hold %" PRIu64 " tokens", bytes, header->length);
@@ -675,7 +767,9 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
       return hark_fail(context, HARK_BAD_FILE, "saved decoding: token %zu is %" PRId32 ", expected 0 to %" PRId64, i, token,
                        config_of(decoding->model)->vocabulary - 1);
   }
-  if (header->levels > 0 && header->finished != finished_in(decoding, (const char *)data + sizeof *header, header->length))
+  HARK_TRY(check_learned(decoding, header, data));
+  if (header->levels > 0 && is_delimited(decoding, &ends) &&
+      header->finished != finished_in(decoding, (const char *)data + sizeof *header, header->length))
     return hark_fail(context, HARK_BAD_FILE, "saved decoding: %" PRIu64 " chunks of its tokens are finished, expected %" PRIu64,
                      header->finished, finished_in(decoding, (const char *)data + sizeof *header, header->length));
   return check_global_rows(decoding, header, data);
@@ -688,6 +782,16 @@ static hark_status take_saved(hark_decoding *decoding, const saved_header *heade
   if (tokens > 0) memcpy(decoding->history, at, tokens);
   if (tokens > 0) HARK_TRY(hark_decoding_cut(decoding, decoding->history, 0, (int64_t)header->length));
   at += tokens;
+  if (learned_bytes(decoding, header) > 0) {
+    const size_t starts = learned_bytes(decoding, header) - boundary_key_bytes(decoding);
+    int64_t last;
+    HARK_TRY(hark_backend_write(decoding->context, decoding->chunk_starts.data, at, starts));
+    memcpy(decoding->boundary_rows, at + starts, boundary_key_bytes(decoding));
+    memcpy(&last, at + starts - sizeof last, sizeof last);
+    decoding->chunk_starts.shape[0] = (int64_t)header->finished + 1;
+    decoding->chunk.length = (int64_t)header->length - last;
+    at += learned_bytes(decoding, header);
+  }
   for (int64_t i = 0; i < cache_parts(decoding); i++) {
     const size_t part = part_bytes(decoding, header, i);
     if (part > 0 && fits) HARK_TRY(hark_backend_write(decoding->context, cache_part(decoding, i)->data, at, part));

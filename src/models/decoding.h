@@ -27,7 +27,8 @@ struct hark_decoding {
   void *candidates;
   hark_tensor chunk_starts; /* i64, the first tokens of the chunks that have begun, where they end after delimiters; else absent */
   hark_chunk_reader chunk;  /* of the last tokens */
-  bool chunk_ended;         /* the next token begins a chunk */
+  bool chunk_ended;         /* the next token begins a chunk, where delimiters cut */
+  void *boundary_rows;      /* host, with learned chunks; else NULL (decoding.c) */
   bool has_logits;
   bool stale; /* caches do not contain exactly the first `length` tokens of the history */
   int64_t capacity, length, prefill;

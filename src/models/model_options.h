@@ -289,9 +289,20 @@ typedef enum hark_stored {
     "token 32 after it; a text does not begin with a digit; at most 64 tokens; none: all chunks have attention.chunk tokens",              \
     HARK_NEEDS_COMPRESSED, MEANING, CHANGED, 1)                                                                                            \
   X(attention.chunk_maximum, NULL, INT, "0", "[0, 1048576]", HARK_FLAG_OF_EXCHANGE, "M",                                                   \
-    "structure compressed with delimiters: number of tokens at which a chunk ends without a delimiter; 0: four times attention.chunk, "    \
+    "structure compressed with delimiters or learned chunks: number of tokens at which a chunk ends in any case; 0: four times "           \
+    "attention.chunk, "                                                                                                                    \
     "at most 1048576",                                                                                                                     \
-    HARK_NEEDS_COMPRESSED ", model.attention.delimiters given", MEANING, CHANGED, 1)                                                       \
+    HARK_NEEDS_COMPRESSED ", model.attention.delimiters given or model.attention.chunk_learned true", MEANING, CHANGED, 1)                 \
+  X(attention.chunk_learned, "learned-chunks", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                           \
+    "structure compressed: chunks begin where a learned probability is 1/2 or more, which is computed from the input of the first layer "  \
+    "with this structure; with at least attention.chunk tokens and at most attention.chunk_maximum",                                       \
+    HARK_NEEDS_COMPRESSED ", model.attention.delimiters none, model.layers >=2", WEIGHTS, CHANGED, 1)                                      \
+  X(attention.chunk_mean, NULL, INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, "M",                                                      \
+    "structure compressed with learned chunks: intended number of tokens in a chunk; 0: twice attention.chunk",                            \
+    HARK_NEEDS_COMPRESSED ", model.attention.chunk_learned true", NONE, NEVER, 1)                                                          \
+  X(attention.ratio_weight, NULL, FLOAT, "0.03", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                  \
+    "structure compressed with learned chunks: weight of the loss that keeps the mean number of tokens in a chunk",                        \
+    HARK_NEEDS_COMPRESSED ", model.attention.chunk_learned true", NONE, NEVER, 1)                                                          \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
     "where ahca cuts a sequence into chunks; fixed: every chunk_size tokens; delimiter: after a delimiter; semantic: at "                  \
     "valleys of similarity; learned: where a learned probability is high",                                                                 \

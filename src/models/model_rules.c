@@ -179,7 +179,7 @@ static bool slots_of_chunk(const hark_network_config *config, char *message) {
 
 static bool chunk_maximum_of_chunk(const hark_network_config *config, char *message) {
   const hark_attention_choice *choice = &config->attention;
-  return is_compressed(config) && hark_attention_is_delimited(choice) && choice->chunk_maximum != 0 &&
+  return is_compressed(config) && hark_attention_chunks_differ(choice) && choice->chunk_maximum != 0 &&
          choice->chunk_maximum < choice->chunk &&
          hark_rule_violated(message, "model.attention.chunk_maximum is %" PRId64 ", expected at least model.attention.chunk = %" PRId64,
                             choice->chunk_maximum, choice->chunk);
@@ -197,6 +197,22 @@ static bool delimiters_of_vocabulary(const hark_network_config *config, char *me
                                 config->vocabulary - 1);
   }
   return false;
+}
+
+static bool learned_in_range(const hark_network_config *config, char *message) {
+  const hark_attention_choice *choice = &config->attention;
+  const int64_t most = hark_attention_chunk_ends(choice).maximum, mean = hark_attention_chunk_mean(choice);
+  return is_compressed(config) && choice->chunk_learned && most >= choice->chunk && (mean < hark_max(2, choice->chunk) || mean > most) &&
+         hark_rule_violated(message, "model.attention.chunk_mean is %" PRId64 ", expected %" PRId64 " to %" PRId64 ", as a chunk has", mean,
+                            hark_max(2, choice->chunk), most);
+}
+
+static bool learned_from_context(const hark_network_config *config, char *message) {
+  return is_compressed(config) && config->attention.chunk_learned &&
+         hark_layer_choice_of(&config->attention.structure, 0) == HARK_STRUCTURE_COMPRESSED &&
+         hark_rule_violated(message,
+                            "model.attention.chunk_learned computes boundaries from the layers before compressed attention, expected a "
+                            "model.attention.structure that begins with another one, such as window,compressed");
 }
 
 static bool merged_without_kernel(const hark_network_config *config, char *message) {
@@ -480,6 +496,8 @@ static const hark_model_rule rules[] = {
     {"model.attention.chunk_slots model.attention.chunk", slots_of_chunk},
     {"model.attention.chunk_maximum model.attention.chunk", chunk_maximum_of_chunk},
     {"model.attention.delimiters model.vocabulary", delimiters_of_vocabulary},
+    {"model.attention.chunk_mean model.attention.chunk", learned_in_range},
+    {"model.attention.chunk_learned model.attention.structure", learned_from_context},
     {"model.positional model.attention.global_slots", merged_without_kernel},
     {"model.attention.forget_gate model.attention.structure", compressed_without_gates},
     {"model.attention.contextual_positions model.attention.structure", compressed_without_positions},

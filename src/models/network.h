@@ -9,7 +9,8 @@
  * blocks.N.attention.{query,key,value,output,forget,noise}.{weight,bias}, blocks.N.attention.{log_ridge,log_sigma} [heads],
  * blocks.N.feed_forward_norm.{weight,bias}, blocks.N.feed_forward.{gate,up,down}.{weight,bias},
  * positional.parameters or blocks.N.attention.positional.parameters [K, P],
- * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, and those of the architecture's head. The local
+ * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, boundary.norm.{weight,bias},
+ * boundary.{query,key}.{weight,bias}, and those of the architecture's head. The local
  * blocks of ahca are local.N with the same parts. Regressors: regressor.h.
  */
 #ifndef HARK_MODELS_NETWORK_H
@@ -42,6 +43,8 @@ typedef struct hark_network {
   hark_parameter_id token_table, position_table, type_table;
   hark_norm_layer embedding_norm; /* absent: weight 0 */
   hark_norm_layer final_norm;     /* absent in post-norm stacks */
+  hark_norm_layer boundary_norm;  /* of learned boundaries of compressed attention (boundaries.h), also the next line; absent: weight 0 */
+  hark_linear boundary_query, boundary_key;
   hark_linear head, hidden[HARK_HEAD_LAYERS - 1];
   hark_linear pooler; /* of encoders; absent: weight 0 */
   /* Layers of the architectures with these names, which have no blocks; otherwise NULL. */

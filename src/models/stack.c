@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "autograd/rows.h"
+#include "models/boundaries.h"
 
 /* Whether the layers have a positional kernel with their own parameters. */
 static bool has_own_kernels(const hark_network *network) {
@@ -140,7 +141,8 @@ static hark_status declare_parts(hark_context *context, hark_network *network) {
   if (config->rotary.learned == HARK_ROTARY_OF_MODEL)
     HARK_TRY(hark_rotary_declare(context, parameters, &network->rotary_source, "", &network->rotary_rates));
   for (int64_t layer = 0; layer < config->layers; layer++) HARK_TRY(declare_block(context, network, layer));
-  return is_post(network) ? HARK_OK : declare_norm(context, network, "final_norm", &network->final_norm);
+  if (!is_post(network)) HARK_TRY(declare_norm(context, network, "final_norm", &network->final_norm));
+  return hark_boundaries_declare_decoder(context, network);
 }
 
 hark_status hark_stack_declare(hark_context *context, hark_network *network) {
@@ -164,10 +166,11 @@ typedef struct block_closure {
   const hark_network *network;
   const hark_forward *forward;
   const hark_block *block;
-  int64_t layer;  /* number of the block in the model: selects the dropout's random numbers */
-  bool built;     /* built before: its report was already counted */
-  bool embeds;    /* the input is the tokens, not the embedded ones */
-  bool has_flags; /* the last input: where chunks begin */
+  int64_t layer;       /* number of the block in the model: selects the dropout's random numbers */
+  bool built;          /* built before: its report was already counted */
+  bool embeds;         /* the input is the tokens, not the embedded ones */
+  bool has_flags;      /* an input: where chunks begin */
+  bool has_boundaries; /* two more inputs: of learned chunks in training */
 } block_closure;
 
 /* norm(x); x is released. */
@@ -303,23 +306,27 @@ static hark_status end_slices(const slice_closure *closure, hark_value x, hark_v
 static hark_status embed(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,
                          hark_value *out);
 
-/* inputs: x, or the tokens; the table of a positional kernel where the model shares one, or 0; where chunks begin, with has_flags. x' = x +
- * attention(norm(x)); y = x' + feed_forward(norm(x')). x is released if it is not an input of a segment. */
+/* inputs: x, or the tokens; the table of a positional kernel where the model shares one, or 0; where chunks begin, with has_flags; with
+ * has_boundaries the probabilities that they begin, and their offsets. x' = x + attention(norm(x)); y = x' + feed_forward(norm(x')). x is
+ * released if it is not an input of a segment. */
+enum { TABLE = 1, FLAGS, PROBABILITY, CHUNKS, BLOCK_INPUTS };
 static hark_status build_block(void *data, hark_tape *tape, const hark_value *inputs, hark_value *outputs) {
   block_closure *closure = data;
   const hark_network *network = closure->network;
   hark_forward own = *closure->forward;
   hark_value parts[HARK_ATTENTION_PARTS], mixed = 0, x = inputs[0];
+  const hark_self_attention *attention = &closure->block->attention;
   if (closure->built) own.report = NULL;
   closure->built = true;
-  if (closure->has_flags) own.chunk_flags = inputs[2];
+  if (closure->has_flags) own.chunk_flags = inputs[FLAGS];
   if (closure->embeds) HARK_TRY(embed(closure->context, network, &own, inputs[0], &x));
   const slice_closure slices = {.block = *closure, .rows = hark_tape_tensor(tape, x)->shape[1]};
   const bool sliced = is_sliced(closure->context, network, &own, hark_tape_tensor(tape, x));
   HARK_TRY(sliced ? begin_slices(&slices, x, parts) : begin_block(closure, &own, x, parts));
-  const hark_self_attention *attention = &closure->block->attention;
-  const hark_value shared = attention->spec.positional && shares_kernel(network) ? inputs[1] : 0;
+  const hark_value shared = attention->spec.positional && shares_kernel(network) ? inputs[TABLE] : 0;
   HARK_TRY(hark_self_attention_mix(closure->context, &own, attention, parts, shared, &mixed));
+  if (closure->has_boundaries && attention->spec.structure == HARK_STRUCTURE_COMPRESSED)
+    HARK_TRY(hark_boundaries_pass_through(&own, inputs[PROBABILITY], inputs[CHUNKS], &mixed));
   return sliced ? end_slices(&slices, x, mixed, &outputs[0]) : end_block(closure, &own, x, mixed, &outputs[0]);
 }
 
@@ -439,9 +446,20 @@ static hark_status cut_chunks(const hark_network *network, const hark_forward *f
   return hark_tape_apply(forward->tape, &hark_op_chunk_starts, &attributes, 1, &tokens, 0, flags);
 }
 
+/* Learned chunks for all layers from this one on, whose input is x. */
+static hark_status learn_chunks(const hark_network *network, const hark_forward *forward, hark_value tokens, hark_value x,
+                                hark_value *inputs) {
+  hark_boundary_values learned;
+  HARK_TRY(hark_boundaries_learn(network, forward, tokens, x, &learned));
+  inputs[FLAGS] = learned.flags;
+  inputs[PROBABILITY] = learned.probability;
+  inputs[CHUNKS] = learned.chunks;
+  if (forward->boundaries != NULL) *forward->boundaries = learned;
+  return HARK_OK;
+}
+
 hark_status hark_stack_apply(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,
                              hark_value *out) {
-  enum { TABLE = 1, FLAGS, BLOCK_INPUTS }; /* of build_block(), after x */
   const hark_network_config *config = &network->config;
   hark_tape *tape = forward->tape;
   hark_value inputs[BLOCK_INPUTS] = {0}, x = 0, y = 0;
@@ -452,6 +470,8 @@ hark_status hark_stack_apply(hark_context *context, const hark_network *network,
   if (shares_kernel(network) && forward->log_kernels == NULL) HARK_TRY(shared_table(network, forward, tokens, &inputs[TABLE]));
   HARK_TRY(cut_chunks(network, forward, tokens, &inputs[FLAGS]));
   for (int64_t layer = 0; layer < config->layers; layer++) {
+    if (hark_boundaries_are_learned(network) && layer == hark_boundaries_layer(network))
+      HARK_TRY(learn_chunks(network, forward, tokens, x, inputs));
     inputs[0] = x != 0 ? x : tokens;
     block_closure closure = {.context = context,
                              .network = network,
@@ -459,13 +479,16 @@ hark_status hark_stack_apply(hark_context *context, const hark_network *network,
                              .block = &network->blocks[layer],
                              .layer = layer,
                              .embeds = x == 0,
-                             .has_flags = inputs[FLAGS] != 0};
-    HARK_TRY(apply_block(&closure, segments, inputs[FLAGS] != 0 ? BLOCK_INPUTS : inputs[TABLE] != 0 ? FLAGS : TABLE, inputs, &y));
+                             .has_flags = inputs[FLAGS] != 0,
+                             .has_boundaries = inputs[PROBABILITY] != 0};
+    int count = BLOCK_INPUTS;
+    while (count > TABLE && inputs[count - 1] == 0) count--;
+    HARK_TRY(apply_block(&closure, segments, count, inputs, &y));
     if (x != 0) hark_tape_release(tape, x);
     x = y;
   }
   for (int i = TABLE; i < BLOCK_INPUTS; i++)
-    if (inputs[i] != 0) hark_tape_release(tape, inputs[i]);
+    if (inputs[i] != 0 && (i == TABLE || forward->boundaries == NULL)) hark_tape_release(tape, inputs[i]);
   *out = x;
   return HARK_OK;
 }

@@ -39,7 +39,7 @@ static hark_compressed_decode_attributes decode_of(const hark_self_attention_spe
                                              .global_slots = spec->choice.kept_chunks > 0 ? spec->choice.global_slots : 0,
                                              .first_position = first,
                                              .scale = hark_self_attention_scale(spec),
-                                             .chunk_maximum = hark_attention_is_delimited(&spec->choice) ? ends.maximum : 0};
+                                             .chunk_maximum = hark_attention_chunks_differ(&spec->choice) ? ends.maximum : 0};
 }
 
 hark_attention_cache_table hark_attention_cache_table_of(const hark_self_attention_spec *spec, int64_t capacity) {

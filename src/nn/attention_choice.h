@@ -40,17 +40,31 @@ typedef struct hark_attention_choice {
   int32_t chunk_delimiters[HARK_DELIMITER_TOKENS]; /* no option: what was read of them, as in chunk_ends.h */
   int32_t chunk_delimiter_count;
   int64_t chunk_maximum; /* 0: four times `chunk` */
+  /* the same, where chunks begin by a learned probability */
+  bool chunk_learned;
+  int64_t chunk_mean;  /* intended tokens of a chunk; 0: twice `chunk` */
+  double ratio_weight; /* of the loss that keeps the mean near it */
 } hark_attention_choice;
 
-/* Whether the chunks of compressed attention end after delimiters, so that they have different numbers of tokens. */
+/* Whether the chunks of compressed attention end after delimiters. */
 static inline bool hark_attention_is_delimited(const hark_attention_choice *choice) { return choice->chunk_delimiter_count > 0; }
 
-/* The rule by which they end. The delimiters are borrowed. */
+/* Whether the chunks of compressed attention have different numbers of tokens. */
+static inline bool hark_attention_chunks_differ(const hark_attention_choice *choice) {
+  return hark_attention_is_delimited(choice) || choice->chunk_learned;
+}
+
+/* The rule by which they end, apart from learned boundaries. The delimiters are borrowed. */
 static inline hark_chunk_ends hark_attention_chunk_ends(const hark_attention_choice *choice) {
   return (hark_chunk_ends){.delimiters = choice->chunk_delimiters,
                            .delimiter_count = choice->chunk_delimiter_count,
                            .minimum = choice->chunk,
                            .maximum = choice->chunk_maximum > 0 ? choice->chunk_maximum : hark_min(4 * choice->chunk, (int64_t)1 << 20)};
+}
+
+/* The intended number of tokens of a chunk with learned boundaries. */
+static inline int64_t hark_attention_chunk_mean(const hark_attention_choice *choice) {
+  return choice->chunk_mean > 0 ? choice->chunk_mean : hark_min(2 * choice->chunk, hark_attention_chunk_ends(choice).maximum);
 }
 
 #endif

@@ -69,6 +69,17 @@ typedef struct hark_forward {
    * hark/experimental.h); with caches i64 [K]: the first tokens of all chunks up to the end of this pass. */
   hark_value chunk_flags;
   const hark_tensor *chunk_starts;
+  /* Learned boundaries of chunks (models/boundaries.h). With caches, `learn` receives queries and keys [1, T, width] of the boundaries, of
+   * which `count` rows from `first` on are those of this pass, before `chunk_starts` is read. In training *ratio_loss receives the term of
+   * the loss that keeps the mean length of chunks; NULL: it is not computed. sequence_weight: of a sequence in it. *boundaries receives
+   * what was decided, which is then not released (without caches); NULL: not returned. boundary_reference: input of straight_through, for
+   * tests; NULL: none. */
+  hark_status (*learn)(void *user, const hark_tensor *query, const hark_tensor *key, int64_t first, int64_t count);
+  void *learn_user;
+  hark_value *ratio_loss;
+  double sequence_weight;
+  struct hark_boundary_values *boundaries;
+  const hark_tensor *boundary_reference;
   hark_attention_observer *observe; /* receives every layer's attention; may be NULL */
   void *observe_user;
   const hark_forward_group

@@ -128,8 +128,8 @@ static hark_share own_heads(const hark_self_attention_spec *spec, const hark_seq
   return sequence != NULL ? hark_sequence_own_heads(sequence, heads, spec->key_heads) : (hark_share){0, heads};
 }
 
-static bool is_delimited(const hark_self_attention_spec *spec) {
-  return spec->structure == HARK_STRUCTURE_COMPRESSED && hark_attention_is_delimited(&spec->choice);
+static bool has_unequal_chunks(const hark_self_attention_spec *spec) {
+  return spec->structure == HARK_STRUCTURE_COMPRESSED && hark_attention_chunks_differ(&spec->choice);
 }
 
 /* A process without heads would have nothing to do in attention. Where one head's matrix is singular, all processes would have to know. */
@@ -137,8 +137,9 @@ static hark_status check_sequence(hark_context *context, const hark_self_attenti
   if (sequence == NULL) return HARK_OK;
   if (spec->normalisation == HARK_NORMALISATION_CME)
     return hark_fail(context, HARK_UNSUPPORTED, "run.sequence_ranks: model.attention.normalisation cme reads whole sequences");
-  if (is_delimited(spec))
-    return hark_fail(context, HARK_UNSUPPORTED, "run.sequence_ranks: model.attention.delimiters cut whole sequences into chunks");
+  if (has_unequal_chunks(spec))
+    return hark_fail(context, HARK_UNSUPPORTED, "run.sequence_ranks: model.attention.%s whole sequences into chunks",
+                     spec->choice.chunk_learned ? "chunk_learned cuts" : "delimiters cut");
   if (hark_group_size(sequence->group) > spec->key_heads)
     return hark_fail(context, HARK_UNSUPPORTED, "run.sequence_ranks is %d, expected at most the %d key heads of the model",
                      hark_group_size(sequence->group), (int)spec->key_heads);
@@ -183,7 +184,7 @@ static hark_attention_desc describe(const hark_self_attention_spec *spec, hark_t
     desc.selected_slots = spec->choice.selected_slots;
     desc.kept_chunks = spec->choice.kept_chunks;
     desc.global_slots = spec->choice.kept_chunks > 0 ? spec->choice.global_slots : 0;
-    desc.has_chunk_starts = is_delimited(spec);
+    desc.has_chunk_starts = has_unequal_chunks(spec);
   }
   desc.kernel = spec->choice.kernel;
   if (!learns_sigma(spec)) set_width(spec, &desc);
@@ -336,7 +337,7 @@ static hark_status enlarge(const hark_forward *forward, const hark_self_attentio
 
 /* The number of inputs up to the last that a layer uses. */
 static int input_count(const hark_self_attention_spec *spec) {
-  if (is_delimited(spec)) return INPUTS;
+  if (has_unequal_chunks(spec)) return INPUTS;
   if (spec->choice.contextual_positions > 0) return CONTEXTUAL + 1;
   return spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? HIERARCHICAL_BIAS + 1 : VALUE + 1;
 }
@@ -390,7 +391,7 @@ static hark_status attend(hark_context *context, const hark_forward *forward, co
   inputs[LOG_KERNEL] = tables.log_kernel;
   inputs[HIERARCHICAL_BIAS] = tables.hierarchical_bias;
   HARK_TRY(hark_forward_parameter(forward, layer->contextual, &inputs[CONTEXTUAL]));
-  inputs[CHUNK_STARTS] = is_delimited(spec) ? forward->chunk_flags : 0;
+  inputs[CHUNK_STARTS] = has_unequal_chunks(spec) ? forward->chunk_flags : 0;
   const int64_t batch = hark_tape_tensor(forward->tape, inputs[QUERY])->shape[0];
   const hark_attention_attributes attributes = {
       .plan = forward->plans[layer->layer],

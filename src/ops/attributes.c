@@ -106,6 +106,10 @@ static const hark_attribute of_chunk_starts[] = {
     USUAL(hark_chunk_starts_attributes, minimum, I64, 1),       NUMBER(hark_chunk_starts_attributes, maximum, I64),
     NUMBER(hark_chunk_starts_attributes, segments, I64_LIST),
 };
+static const hark_attribute of_sequence_offsets[] = {
+    NUMBER(hark_sequence_offsets_attributes, packed, BOOL),
+    NUMBER(hark_sequence_offsets_attributes, segments, I64_LIST),
+};
 static const hark_attribute of_kernel_sums[] = {
     USUAL(hark_kernel_sums_attributes, levels, I64, 1),
 };
@@ -251,6 +255,7 @@ static const struct {
     ROWS(compressed_decode, of_compressed_decode),
     ROWS(chunk_starts, of_chunk_starts),
     ROWS(kernel_sums, of_kernel_sums),
+    ROWS(sequence_offsets, of_sequence_offsets),
 };
 
 const hark_attribute *hark_operator_attributes(const hark_operator *op, int *count) {

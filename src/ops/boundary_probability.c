@@ -7,6 +7,7 @@
  */
 #include <hark/experimental.h>
 
+#include "ops/boundary_pair.h"
 #include "ops/segments.h"
 
 enum { INPUT_QUERY, INPUT_KEY, INPUT_OFFSETS, INPUT_COUNT };
@@ -22,21 +23,9 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   return hark_tensor_describe(context, inputs[INPUT_QUERY].type, 1, &rows, &out->outputs[0]);
 }
 
-/* The neighbours query[t] and key[t - 1]: products and norms. */
-typedef struct pair {
-  double query_norm, key_norm, cosine; /* 0 where a norm is */
-} pair;
-
-static pair pair_at(hark_numbers query, hark_numbers key, int64_t t, int64_t width) {
-  double product = 0, q = 0, k = 0;
-  for (int64_t d = 0; d < width; d++) {
-    const double a = hark_get(query, t * width + d), b = hark_get(key, (t - 1) * width + d);
-    product += a * b;
-    q += a * a;
-    k += b * b;
-  }
-  const pair p = {sqrt(q), sqrt(k), q == 0 || k == 0 ? 0 : product / (sqrt(q) * sqrt(k))};
-  return p;
+/* The neighbours query[t] and key[t - 1]. */
+static hark_boundary_pair pair_at(hark_numbers query, hark_numbers key, int64_t t, int64_t width) {
+  return hark_boundary_pair_at(query.wide, query.data, t * width, key.data, (t - 1) * width, width);
 }
 
 static void forward_sequences(const hark_call *call, int64_t first, int64_t last) {
@@ -47,8 +36,7 @@ static void forward_sequences(const hark_call *call, int64_t first, int64_t last
   for (int64_t b = first; b < last; b++) {
     for (int64_t t = sequences.offsets[b]; t < sequences.offsets[b + 1]; t++) {
       const bool begins = t == sequences.offsets[b];
-      const double apart = begins ? 1 : (1 - pair_at(query, key, t, width).cosine) / 2;
-      hark_put(p, t, apart < 0 ? 0 : apart > 1 ? 1 : apart); /* a NaN stays a NaN */
+      hark_put(p, t, begins ? 1 : hark_boundary_probability(pair_at(query, key, t, width)));
     }
   }
 }
@@ -77,8 +65,8 @@ static void backward_sequences(const hark_call *call, int64_t first, int64_t las
   for (int64_t b = first; b < last; b++) {
     const int64_t begin = sequences.offsets[b], end = sequences.offsets[b + 1];
     for (int64_t t = begin; t < end; t++) {
-      const pair before = t > begin ? pair_at(query, key, t, width) : (pair){0};
-      const pair after = t + 1 < end ? pair_at(query, key, t + 1, width) : (pair){0};
+      const hark_boundary_pair before = t > begin ? pair_at(query, key, t, width) : (hark_boundary_pair){0};
+      const hark_boundary_pair after = t + 1 < end ? pair_at(query, key, t + 1, width) : (hark_boundary_pair){0};
       const bool has_before = before.query_norm != 0 && before.key_norm != 0, has_after = after.query_norm != 0 && after.key_norm != 0;
       for (int64_t d = 0; d < width; d++) {
         if (dq.data != NULL) {

@@ -94,7 +94,7 @@ static const hark_tensor *types_of(const hark_engine *engine, int64_t rows, int6
 
 static hark_status training_pass(hark_context *context, hark_engine *engine, int64_t rows, uint64_t first_sample, uint32_t micro_step,
                                  double weight, hark_value *loss) {
-  hark_value tokens = 0, targets = 0, logits = 0;
+  hark_value tokens = 0, targets = 0, logits = 0, penalties[HARK_PENALTIES] = {0};
   hark_tensor types;
   const int64_t length = hark_engine_own_length(engine);
   const hark_forward forward = {.tape = engine->tape,
@@ -109,16 +109,20 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
                                 .micro_step = micro_step,
                                 .logit_rows = hark_engine_rows_now(&engine->rows),
                                 .plans = engine->training_plans,
+                                .ratio_loss = &penalties[HARK_PENALTY_RATIO],
+                                .sequence_weight = 1 / (double)(engine->config->train.batch * engine->config->train.accumulate),
                                 .report = &engine->report};
   HARK_TRY(begin_pass(engine, rows, length, true, &tokens, &targets));
   if (engine->config->train.label_smoothing == 0 && engine->config->train.z_loss == 0) {
     HARK_TRY(hark_stack_loss(context, engine->network, &forward, tokens, targets, (hark_target_loss){.weight = weight}, loss));
     engine->total = *loss;
+    HARK_TRY(add_penalty(engine, penalties[HARK_PENALTY_RATIO], penalties));
     return hark_tape_backward(engine->tape, engine->total, 1.0);
   }
   HARK_TRY(hark_stack_logits(context, engine->network, &forward, tokens, false, &logits));
   HARK_TRY(loss_of_targets(engine, logits, targets, weight, true, loss));
   hark_tape_release(engine->tape, logits);
+  HARK_TRY(add_penalty(engine, penalties[HARK_PENALTY_RATIO], penalties));
   return hark_tape_backward(engine->tape, engine->total, 1.0);
 }
 

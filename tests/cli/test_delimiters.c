@@ -11,6 +11,9 @@
 #define DECODER                                                                                                                            \
   "train --data text.txt --layers 2 --width 16 --heads 2 --context 24 --batch 4 --threads 1 --steps 6 --structure compressed "             \
   "--attention-chunk 2 --evaluate-every 3 "
+#define LEARNED                                                                                                                            \
+  "train --data text.txt --layers 2 --width 16 --heads 2 --context 24 --batch 4 --threads 1 --structure window,compressed --window 4 "     \
+  "--attention-chunk 2 --learned-chunks --evaluate-every 3 --schedule constant --warmup 1 "
 #define CLASSIFIER                                                                                                                         \
   "train --format text --classes 3 --data texts.tsv --validation-fraction 0.25 --architecture ahca --layers 2 --width 16 --heads 2 "       \
   "--context 12 --chunk-size 4 --model.ahca.chunk-minimum 1 --primary-slots 2 --secondary-slots 4 --selected 2 --batch 4 --threads 1 "     \
@@ -94,8 +97,30 @@ static void classifiers_cut_after_texts_as_after_their_tokens(void **state) {
   expect("predict texts_ahca --data texts.tsv --threads 1", HARK_EXIT_DONE, "probability", "");
 }
 
+/* An interrupted run equals one that is not, and the mean length of chunks has a loss. */
+static void learned_chunks_are_trained(void **state) {
+  (void)state;
+  expect(LEARNED "--out learned --steps 6", HARK_EXIT_DONE, "step 6", "");
+  char *const metrics = test_file_text(folder, "learned/metrics.jsonl");
+  assert_non_null(strstr(metrics, "train/ratio_loss"));
+  free(metrics);
+  expect(LEARNED "--out parts --steps 3", HARK_EXIT_DONE, "step 3", "");
+  expect("train --resume parts --steps 6 --threads 1", HARK_EXIT_DONE, "step 6", "");
+  assert_true(loss_of("learned") == loss_of("parts"));
+  char *const one = text_of("learned"), *const other = text_of("parts");
+  assert_string_equal(one, other);
+  free(one);
+  free(other);
+  expect("export learned -o learned.safetensors", HARK_EXIT_DONE, "", "");
+  expect(LEARNED "--out none --steps 1 --chunk-delimiters k", HARK_EXIT_USAGE, "", "learned-chunks");
+  expect(LEARNED "--out none --steps 1 --model.attention.chunk_mean 1", HARK_EXIT_USAGE, "", "chunk_mean is 1, expected 2 to 8");
+  expect(LEARNED "--out none --steps 1 --structure compressed", HARK_EXIT_USAGE, "", "structure that begins with another one");
+  expect("eval learned --learned-chunks", HARK_EXIT_USAGE, "", "--learned-chunks");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(decoders_cut_after_texts_as_after_their_tokens),
-                                     cmocka_unit_test(classifiers_cut_after_texts_as_after_their_tokens)};
+                                     cmocka_unit_test(classifiers_cut_after_texts_as_after_their_tokens),
+                                     cmocka_unit_test(learned_chunks_are_trained)};
   return cmocka_run_group_tests(tests, begin, end);
 }

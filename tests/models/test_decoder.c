@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/boundaries.h"
 #include "models/model.h"
 #include "models/sampling.h"
 #include "models/stack.h"
+#include "support/boundaries.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 
@@ -64,6 +66,14 @@ static const variant variants[] = {
      {BASE(2), .positions = HARK_POSITIONS_NONE, .attention.structure = {2, {HARK_STRUCTURE_DENSE, HARK_STRUCTURE_COMPRESSED}},
       .attention.chunk = 1, .attention.chunk_slots = 1, .attention.selected_slots = 2, .attention.kept_chunks = 1,
       .attention.global_slots = 2, .attention.chunk_delimiters = {3}, .attention.chunk_delimiter_count = 1}},
+    {"compressed_learned_recompute",
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .attention.structure = {2, {HARK_STRUCTURE_DENSE, HARK_STRUCTURE_COMPRESSED}},
+      .attention.chunk = 1, .attention.chunk_slots = 1, .attention.selected_slots = 16, .attention.chunk_learned = true,
+      .attention.chunk_maximum = 4, .attention.chunk_mean = 2, .attention.ratio_weight = 0.3, .recompute = true}},
+    {"compressed_learned_kernel_after_window",
+     {BASE(1), .positions = HARK_POSITIONS_NONE, .attention.structure = {2, {HARK_STRUCTURE_WINDOW, HARK_STRUCTURE_COMPRESSED}},
+      .attention.window = 2, .attention.chunk = 2, .attention.chunk_slots = 1, .attention.selected_slots = 2, .attention.kept_chunks = 1,
+      .attention.chunk_learned = true, .attention.ratio_weight = 0.3, .norm = HARK_NORM_RMS, .bias = false, .positional = "t5"}},
     {"compressed_globals_and_dense_dropout",
      {BASE(2), .positions = HARK_POSITIONS_NONE, .attention.structure = {2, {HARK_STRUCTURE_COMPRESSED, HARK_STRUCTURE_DENSE}},
       .attention.chunk = 1, .attention.chunk_slots = 1, .attention.selected_slots = 2, .attention.kept_chunks = 2,
@@ -182,6 +192,7 @@ typedef struct model {
   hark_tape *tape;
   hark_tensor tokens, targets;
   uint32_t micro_step;
+  hark_tensor reference; /* with learned boundaries: their probabilities in the first pass */
 } model;
 
 static void model_open(model *m, hark_context *context, const hark_network_config *config, hark_type type) {
@@ -202,6 +213,7 @@ static void model_open(model *m, hark_context *context, const hark_network_confi
   assert_int_equal(hark_tensor_create(context, HARK_I32, 2, shape, &m->targets), HARK_OK);
   assert_int_equal(hark_tensor_write(context, &m->tokens, tokens), HARK_OK);
   assert_int_equal(hark_tensor_write(context, &m->targets, targets), HARK_OK);
+  scatter_boundaries(context, &m->decoder->parameters);
 }
 
 static void model_close(model *m) {
@@ -210,6 +222,7 @@ static void model_close(model *m) {
   hark_network_destroy(m->context, &m->decoder);
   hark_tensor_destroy(m->context, &m->tokens);
   hark_tensor_destroy(m->context, &m->targets);
+  hark_tensor_destroy(m->context, &m->reference);
 }
 
 static hark_forward forward_of(const model *m, bool training) {
@@ -228,15 +241,39 @@ static double read_number(hark_context *context, const hark_tensor *tensor) {
   return tensor->type == HARK_F64 ? wide : (double)narrow;
 }
 
-/* Loss of a training pass; with `backward` the gradients are written. */
-static double loss_of(const model *m, bool backward) {
-  const hark_forward forward = forward_of(m, true);
-  hark_value tokens = 0, targets = 0, loss = 0;
+static void keep_reference(model *m, hark_value probability) {
+  const hark_tensor *const p = hark_tape_tensor(m->tape, probability);
+  double values[BATCH * LENGTH];
+  assert_int_equal(p->shape[0], BATCH * LENGTH);
+  assert_int_equal(hark_tensor_create(m->context, p->type, 1, p->shape, &m->reference), HARK_OK);
+  assert_int_equal(hark_tensor_read(m->context, p, values), HARK_OK);
+  assert_int_equal(hark_tensor_write(m->context, &m->reference, values), HARK_OK);
+  int begun = 0, continued = 0; /* by their probability, which then has a gradient */
+  for (int i = 0; i < BATCH * LENGTH && p->type == HARK_F64; i++) {
+    begun += values[i] >= 0.5 && values[i] < 1;
+    continued += values[i] < 0.5 && values[i] > 0;
+  }
+  if (p->type == HARK_F64) assert_true(begun > 0 && continued > 0);
+}
+
+/* Loss of a training pass; with `backward` the gradients are written. With learned boundaries it is a smooth function of the weights: the
+ * straight-through factor has the probabilities of the first pass as its reference. */
+static double loss_of(model *m, bool backward) {
+  hark_value tokens = 0, targets = 0, loss = 0, ratio = 0;
+  hark_boundary_values boundaries = {0};
+  hark_forward forward = forward_of(m, true);
+  forward.ratio_loss = &ratio;
+  forward.sequence_weight = 0.5;
+  forward.boundaries = &boundaries;
+  if (m->reference.data != NULL) forward.boundary_reference = &m->reference;
   hark_tape_reset(m->tape);
   assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);
   assert_int_equal(hark_tape_leaf(m->tape, &m->targets, NULL, &targets), HARK_OK);
   const hark_status status = hark_stack_loss(m->context, m->decoder, &forward, tokens, targets, (hark_target_loss){0.1, 0.05, 0.02}, &loss);
   if (status != HARK_OK) fail_msg("%s", hark_context_message(m->context));
+  const hark_value both[] = {loss, ratio};
+  if (ratio != 0) assert_int_equal(hark_tape_apply(m->tape, &hark_op_add, NULL, 2, both, 0, &loss), HARK_OK);
+  if (boundaries.probability != 0 && m->reference.data == NULL) keep_reference(m, boundaries.probability);
   if (backward) {
     hark_tensor gradients = m->decoder->parameters.gradients;
     assert_int_equal(hark_tensor_zero(m->context, &gradients), HARK_OK);
@@ -294,7 +331,7 @@ static void test_gradients(void **state) {
   }
 }
 
-static float *gradients_of(const model *m) {
+static float *gradients_of(model *m) {
   const hark_tensor *flat = &m->decoder->parameters.gradients;
   float *values = malloc((size_t)flat->shape[0] * sizeof *values);
   assert_non_null(values);

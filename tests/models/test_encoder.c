@@ -8,6 +8,7 @@
 
 #include "models/encoder.h"
 #include "positional/list.h"
+#include "support/boundaries.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/text_files.h"
@@ -440,7 +441,11 @@ static const variant of_decoders[] = {
     {"compressed_delimited",
      {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary.pairs = HARK_ROTARY_HALF,
       .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_COMPRESSED), .attention.chunk = 1, .attention.chunk_slots = 1,
-      .attention.selected_slots = 1, .attention.chunk_delimiters = {2, 3}, .attention.chunk_delimiter_count = 2}}};
+      .attention.selected_slots = 1, .attention.chunk_delimiters = {2, 3}, .attention.chunk_delimiter_count = 2}},
+    {"compressed_learned",
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary.pairs = HARK_ROTARY_HALF,
+      .attention.structure = {2, {HARK_STRUCTURE_DENSE, HARK_STRUCTURE_COMPRESSED}}, .attention.chunk = 1, .attention.chunk_slots = 1,
+      .attention.selected_slots = 1, .attention.chunk_learned = true, .attention.chunk_maximum = 3}}};
 #define OF_DECODERS (sizeof of_decoders / sizeof *of_decoders)
 
 /* Sequences of one length, packed and in rows: the same logits, and causal. */
@@ -460,6 +465,7 @@ static void a_decoder_reads_packed_sequences(void **state) {
     config.dropout = config.embedding_dropout = config.attention.dropout = 0; /* words of dropout are those of rows */
     packed p;
     open_network(&p, context, &config, HARK_F64);
+    scatter_boundaries(context, &p.network->parameters);
     for (int64_t i = 0; i < BATCH * LENGTH; i++) {
       p.inputs[i] = token_at(i / LENGTH, i % LENGTH);
       p.positions[i] = (int32_t)(i % LENGTH);

@@ -9,6 +9,7 @@
 
 #include "autograd/rows.h"
 #include "models/stack.h"
+#include "support/boundaries.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/text_files.h"
@@ -72,6 +73,10 @@ static const variant variants[] = {
      {BASE(1), .positions = HARK_POSITIONS_ROTARY, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_COMPRESSED), .attention.chunk = 4,
       .attention.chunk_slots = 2, .attention.selected_slots = 4, .attention.kept_chunks = 3, .attention.global_slots = 2,
       .attention.chunk_delimiters = {1, 3}, .attention.chunk_delimiter_count = 2}},
+    {"compressed_learned",
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .attention.structure = {2, {HARK_STRUCTURE_DENSE, HARK_STRUCTURE_COMPRESSED}},
+      .attention.chunk = 4, .attention.chunk_slots = 2, .attention.selected_slots = 4, .attention.kept_chunks = 3,
+      .attention.global_slots = 2, .attention.chunk_learned = true}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 
@@ -97,6 +102,7 @@ static void model_open(model *m, hark_context *context, const hark_network_confi
   const int64_t shape[] = {1, LENGTH};
   if (hark_network_create(context, config, type, true, &m->network) != HARK_OK) fail_msg("%s", hark_context_message(context));
   assert_int_equal(hark_parameters_initialise(context, &m->network->parameters, 5), HARK_OK);
+  scatter_boundaries(context, &m->network->parameters);
   assert_int_equal(hark_network_plans_rectangular(context, m->network, 1, LENGTH, LENGTH, true, &m->plans), HARK_OK);
   assert_int_equal(hark_tape_create(context, &m->tape), HARK_OK);
   assert_int_equal(hark_tensor_create(context, HARK_I32, 2, shape, &m->tokens), HARK_OK);

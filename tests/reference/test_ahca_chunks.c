@@ -130,6 +130,46 @@ static void delimiters_may_have_several_tokens(void **state) {
   check_cut(&rule, 2, (const double[]){0, 6, 16}, tokens, NULL, (const double[]){0, 2, 4, 6, 9, 12, 14}, (const double[]){0, 3, 7});
 }
 
+static void flags_are_the_first_rows_of_chunks(void **state) {
+  (void)state;
+  test_single s;
+  const hark_sample_input inputs[] = {{HARK_I32, 2, {2, 4}, 0, 1}, whole(HARK_I64, 6)};
+  test_single_open(&s, &hark_op_chunk_flags, NULL, 2, inputs);
+  test_single_set(&s, 0, (const double[8]){0});
+  test_single_set(&s, 1, (const double[]){0, 3, 4, 4, 7, 7}); /* row 7 is in no chunk */
+  double *flags = test_single_forward(&s);
+  test_numbers_at(flags, (const double[]){1, 0, 0, 1, 1, 0, 0, 0}, 8, __FILE__, __LINE__);
+  free(flags);
+  test_single_set(&s, 1, (const double[]){0, 3, 4, 4, 7, 9});
+  assert_int_equal(test_single_refusal(&s), HARK_INVALID_ARGUMENT);
+  test_single_close(&s);
+}
+
+static void check_offsets(const hark_sequence_offsets_attributes *sequences, int64_t batch, int64_t rows, const double *expected,
+                          int count) {
+  const hark_sample_input inputs[] = {{HARK_I32, 2, {batch, rows}, 0, 1}};
+  test_single s;
+  test_single_open(&s, &hark_op_sequence_offsets, sequences, 1, inputs);
+  double *offsets = test_single_forward(&s);
+  test_numbers_at(offsets, expected, count, __FILE__, __LINE__);
+  free(offsets);
+  test_single_close(&s);
+}
+
+static void offsets_are_the_first_rows_of_sequences(void **state) {
+  (void)state;
+  static const int64_t segments[] = {7, 7, 2, 2, 2, 7};
+  const hark_sequence_offsets_attributes rectangular = {.packed = false}, packed = {.packed = true, .segments = segments},
+                                         unknown = {.packed = true};
+  const hark_sample_input inputs[] = {{HARK_I32, 2, {1, 6}, 0, 1}};
+  test_single s;
+  check_offsets(&rectangular, 3, 4, (const double[]){0, 4, 8, 12}, 4);
+  check_offsets(&packed, 1, 6, (const double[]){0, 2, 5, 6, 6, 6, 6}, 7);
+  test_single_open(&s, &hark_op_sequence_offsets, &unknown, 1, inputs);
+  assert_int_equal(test_single_refusal(&s), HARK_INVALID_ARGUMENT);
+  test_single_close(&s);
+}
+
 static void wrong_delimiters_are_refused(void **state) {
   (void)state;
   static const int32_t open[] = {4, -1 - 7};
@@ -407,6 +447,8 @@ int main(void) {
       cmocka_unit_test(starts_are_where_delimiters_and_lengths_end_chunks),
       cmocka_unit_test(delimiters_may_have_several_tokens),
       cmocka_unit_test(wrong_delimiters_are_refused),
+      cmocka_unit_test(flags_are_the_first_rows_of_chunks),
+      cmocka_unit_test(offsets_are_the_first_rows_of_sequences),
       cmocka_unit_test(starts_equal_the_boundaries),
       cmocka_unit_test(scores_cut_where_they_reach_the_threshold),
       cmocka_unit_test(peaks_cut_where_they_exceed_the_rest_of_their_sequence),

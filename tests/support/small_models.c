@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "models/model.h"
+#include "support/boundaries.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/text_files.h"
@@ -47,7 +49,12 @@ const char *const small_model_descriptions[] = {
           ATTENTION("compressed,hierarchical", "false") ", \"hierarchy_block\": 2, \"chunk\": 5, \"chunk_slots\": 2, "
                                                         "\"selected_slots\": 90, \"kept_chunks\": 2"),
     MODEL("none", ATTENTION("window,compressed", "false") ", \"chunk\": 1, \"chunk_slots\": 1, \"selected_slots\": 90, \"delimiters\": "
-                                                          "[" DELIMITERS "]")};
+                                                          "[" DELIMITERS "]"),
+    MODEL("rotary", ATTENTION("window,compressed", "false") ", \"chunk\": 2, \"chunk_slots\": 2, \"selected_slots\": 90, "
+                                                            "\"kept_chunks\": 2, \"global_slots\": 3, \"chunk_learned\": true"),
+    MODEL(KERNEL("decay", "model"),
+          ATTENTION("dense,compressed", "false") ", \"chunk\": 1, \"chunk_slots\": 1, \"selected_slots\": 90, \"chunk_maximum\": 5, "
+                                                 "\"chunk_learned\": true")};
 _Static_assert(sizeof small_model_descriptions / sizeof *small_model_descriptions == DESCRIPTIONS, "DESCRIPTIONS is the number of rows");
 
 bool small_model_reads_again(const char *description) {
@@ -64,6 +71,7 @@ hark_model *small_model_make(hark_context *context, const char *description, uin
   const hark_model_options options = small_model_options(description);
   hark_model *model = NULL;
   assert_fine(context, hark_model_create(context, &options, seed, &model));
+  scatter_boundaries(context, &model->network->parameters);
   return model;
 }
 

@@ -33,7 +33,7 @@
 #define WITH(option, value) "rotary\", \"" option "\": " value ", \"norm_place\": \"pre"
 #define PLAIN MODEL("rotary", ATTENTION("dense", "false"))
 extern const char *const small_model_descriptions[];
-#define DESCRIPTIONS 28 /* small_model_descriptions[0] is PLAIN */
+#define DESCRIPTIONS 30 /* small_model_descriptions[0] is PLAIN */
 #define VOCABULARY 261  /* bytes, and the reserved tokens */
 #define CONTEXT 40
 

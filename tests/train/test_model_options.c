@@ -184,6 +184,7 @@ static void fit_rest(void) {
     set("model.rotary.short_factor", "1,1,1.5,2"); /* four pairs turn */
   if (config.model.rotary.scaling == HARK_ROTARY_LONGROPE && !is_given("model.rotary.long_factor"))
     set("model.rotary.long_factor", "1,1.5,2,4");
+  if (config.model.attention.chunk_learned) set("model.attention.structure", "window,compressed");
   if (config.model.attention.grid_columns != 0 && !is_given("model.pooling")) set("model.pooling", "mean");
   if (config.model.rotary.mscale != 0 && !is_given("model.rotary.mscale_all_dim")) set("model.rotary.mscale_all_dim", "1");
   if (config.model.rotary.mscale_all_dim != 0 && !is_given("model.rotary.mscale")) set("model.rotary.mscale", "1");
