@@ -233,8 +233,9 @@ typedef struct hark_attention_report {
  * query_offset serves all sequences of a call. With segments o is always 0.
  *
  * Masked entries are not used: the contents of a key, value or bias that no query may see, also NaN or infinity, have no effect on out or
- * gradients. A logit of -infinity (from attention_bias or log_kernel, or of an infinite query or key) masks its
- * entry. What is visible is seen: a NaN reaches every result that depends on it (docs/numbers.md).
+ * gradients. A logit of -infinity (from attention_bias or log_kernel, or of an infinite query or key) masks its entry; a slot of COMPRESSED
+ * is one entry, masked where log_kernel is -infinity for all of its rows. What is visible is seen: a NaN reaches every result that depends
+ * on it (docs/numbers.md).
  * A query that sees no key gives zeros in out, zero gradients, and log_sum_exp = -infinity.
  *
  * HIERARCHICAL: every sequence has a separate hierarchy, which begins with its first row; queries and keys are the same number of rows.

@@ -298,8 +298,9 @@ typedef struct hark_kernel_sums_attributes {
  * Hkv*d], ring_value [1, W, Hkv*dv], slot_key [S, chunk_slots, Hkv*d], slot_value [S, chunk_slots, Hkv*dv], global_key [G', 2, Hkv*d],
  * global_value [G', 2, Hkv*dv]; with chunk_maximum > 0 chunk_starts i64 [K]: the first rows of all chunks that begin at the last new row or
  * before it, from 0 on, and global_rows i64 [G', Hkv], a part of the cache; with a kernel of the distance, which global_slots exclude,
- * log_sums [levels, H or 1, D] of kernel_sums. Slots have at most 2^levels - 1 rows, and D is above all distances that occur. All calls of
- * a text have the same W, S and G'. For a text of T rows, in chunks of at most m rows, W is min(T, 2 m) or 2 m; S is at least max(1, number
+ * log_sums [levels, H or 1, D] of kernel_sums. Slots have at most 2^levels - 1 rows. D is at least the number of rows of the text up to the
+ * last new one, or with kept_chunks > 0 the smaller one of this and (kept_chunks + 2) times the most rows of a chunk. All calls of a text
+ * have the same W, S and G'. For a text of T rows, in chunks of at most m rows, W is min(T, 2 m) or 2 m; S is at least max(1, number
  * of chunks - 1), or with kept_chunks > 0 at least kept_chunks + 1; G' is max(1, global_slots), or as many as merged slots. output [1, R,
  * H*dv]. Nothing has to be set before position 0. Errors: HARK_INVALID_ARGUMENT if a chunk has another number of rows. No backward. */
 typedef struct hark_compressed_decode_attributes {

@@ -167,11 +167,15 @@ typedef struct hark_decoding hark_decoding;
  * cancel (context.h) is called before every layer of every pass. */
 typedef struct hark_decoding_options {
   size_t struct_size;
-  int64_t capacity; /* tokens; 0: the model's context */
+  int64_t capacity; /* tokens; 0: the model's context, or 2^40 with `stream` */
   hark_cancel *cancel;
   void *cancel_user;
   void *memory; /* caller-owned, memory_bytes of any alignment, used by this decoding alone until it is destroyed; NULL: from the context */
   size_t memory_bytes;
+  /* The text has no end: no tokens are kept, and the memory does not grow with the text, or with its logarithm (hierarchical layers). For
+   * models all of whose layers are compressed, with kept_chunks above 0 and chunks of one length, or hierarchical. The decoding can be cut
+   * to 0 tokens only. After an error it has to be, except after HARK_INVALID_ARGUMENT, which changes nothing. */
+  bool stream;
 } hark_decoding_options;
 
 /* Bytes of memory that a decoding with these options takes in this context. Errors: as hark_decoding_create. */
@@ -180,9 +184,9 @@ HARK_API HARK_MUST_CHECK hark_status hark_decoding_size(hark_context *context, c
 
 /* Makes a decoding that has read nothing. `options` may be NULL. The model must outlive it.
  * Errors: HARK_INVALID_ARGUMENT (struct_size, capacity below 1 or above the number of learned positions, memory too small or overlapping
- * the model's weights, a context of another backend than the model's), HARK_UNSUPPORTED (a model that is not a decoder, options of a newer
- * hark are set), HARK_OUT_OF_MEMORY, HARK_TOO_LARGE (a capacity above 2^40, or one whose memory cannot be addressed). When it fails *out is
- * NULL. */
+ * the model's weights, a context of another backend than the model's), HARK_UNSUPPORTED (a model that is not a decoder, or that cannot read
+ * a stream, options of a newer hark are set), HARK_OUT_OF_MEMORY, HARK_TOO_LARGE (a capacity above 2^40, or one whose memory cannot be
+ * addressed). When it fails *out is NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_decoding_create(hark_context *context, const hark_model *model,
                                                           const hark_decoding_options *options, hark_decoding **out);
 /* Frees it (but not caller-owned memory) and sets *decoding to NULL. NULL and a pointer to NULL are allowed. */

@@ -60,6 +60,7 @@ _DecodingOptions = _struct(
     ("cancel_user", c_void_p),
     ("memory", c_void_p),
     ("memory_bytes", c_size_t),
+    ("stream", c_bool),
 )
 _Sampling = _struct("Sampling", ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double), ("seed", c_uint64), ("min_p", c_double))
 _Shape = _struct(

@@ -66,6 +66,7 @@ static bool is_delimited(const hark_decoding *decoding, hark_chunk_ends *ends) {
 static const hark_rotary_spec *rotary_of(const hark_decoding *decoding) { return &attention_of(decoding, 0)->rotary; }
 
 static bool has_history(const hark_decoding *decoding) {
+  if (decoding->stream) return false;
   return forgetful_layer(decoding) >= 0 || hark_rotary_depends_on_length(rotary_of(decoding));
 }
 
@@ -170,7 +171,7 @@ static bool owns_table(const hark_decoding *decoding, int64_t layer) {
 static hark_status describe_log_kernel(hark_decoding *decoding, int64_t layer, hark_tensor *out) {
   const hark_network *network = decoding->model->network;
   const int64_t shape[] = {network->positional_source.rows,
-                           hark_self_attention_distances(attention_of(decoding, layer), decoding->capacity)};
+                           hark_attention_cache_distances(attention_of(decoding, layer), decoding->capacity)};
   return hark_tensor_describe(decoding->context, network->parameters.type, 2, shape, out);
 }
 
@@ -336,17 +337,43 @@ static void release_parts(hark_decoding *decoding) {
   hark_release(context, decoding->candidates, hark_sampling_scratch_bytes(vocabulary));
 }
 
+/* A stream is read once, and its caches have a size. */
+static hark_status check_stream(hark_context *context, const hark_network *network) {
+  const hark_network_config *config = &network->config;
+  if (config->positions == HARK_POSITIONS_LEARNED)
+    return hark_fail(context, HARK_UNSUPPORTED, "decoding: a stream, and learned positions end at the context of %" PRId64 " tokens",
+                     config->context);
+  for (int64_t layer = 0; layer < config->layers; layer++) {
+    const hark_self_attention_spec *spec = &network->blocks[layer].attention.spec;
+    const bool compressed = spec->structure == HARK_STRUCTURE_COMPRESSED;
+    if (hark_rotary_depends_on_length(&spec->rotary))
+      return hark_fail(context, HARK_UNSUPPORTED, "decoding: a stream, and the rotary rates depend on the length of the text");
+    if (compressed && (spec->choice.kept_chunks == 0 || hark_attention_chunks_differ(&spec->choice)))
+      return hark_fail(context, HARK_UNSUPPORTED,
+                       "decoding: a stream, and compressed attention with %s keeps something of every chunk, expected kept_chunks above 0 "
+                       "and chunks of one length",
+                       spec->choice.kept_chunks == 0 ? "kept_chunks 0" : "chunks of different lengths");
+    if (!compressed && spec->structure != HARK_STRUCTURE_HIERARCHICAL)
+      return hark_fail(context, HARK_UNSUPPORTED,
+                       "decoding: a stream, and layer %" PRId64
+                       " keeps every token, expected layers of structure compressed or hierarchical",
+                       layer + 1);
+  }
+  return HARK_OK;
+}
+
 hark_status hark_decoding_take_options(hark_context *context, const hark_model *model, const hark_decoding_options *given,
                                        hark_decoding_options *out) {
   *out = (hark_decoding_options){.struct_size = sizeof *out};
   HARK_TRY(hark_model_check_decoder(context, "decoding", model));
   if (given != NULL) HARK_TRY(hark_take_struct(context, "hark_decoding_options", given, HARK_LEAST_DECODING_OPTIONS, out, sizeof *out));
-  if (out->capacity == 0) out->capacity = config_of(model)->context;
+  if (out->capacity == 0) out->capacity = out->stream ? MAXIMUM_CAPACITY : config_of(model)->context;
   if (out->capacity < 1)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: a capacity of %" PRId64 " tokens, expected at least 1", out->capacity);
   if (out->capacity > MAXIMUM_CAPACITY)
     return hark_fail(context, HARK_TOO_LARGE, "decoding: a capacity of %" PRId64 " tokens, expected at most %" PRId64, out->capacity,
                      MAXIMUM_CAPACITY);
+  if (out->stream) HARK_TRY(check_stream(context, model->network));
   if (context->backend != model->backend)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: the context's backend is %s, the model's %s", context->backend->name,
                      model->backend->name);
@@ -354,8 +381,11 @@ hark_status hark_decoding_take_options(hark_context *context, const hark_model *
 }
 
 static hark_decoding begin(hark_context *context, const hark_model *model, const hark_decoding_options *options) {
-  return (hark_decoding){
-      .context = context, .model = model, .capacity = options->capacity, .prefill = hark_min(options->capacity, HARK_PREFILL_TOKENS)};
+  return (hark_decoding){.context = context,
+                         .model = model,
+                         .stream = options->stream,
+                         .capacity = options->capacity,
+                         .prefill = hark_min(options->capacity, HARK_PREFILL_TOKENS)};
 }
 
 hark_status hark_decoding_describe(hark_context *context, const hark_model *model, const hark_decoding_options *options,
@@ -476,6 +506,10 @@ hark_status hark_decoding_prepare(hark_decoding *decoding, int64_t count) {
   if (length == 0) HARK_TRY(fill_tables(decoding));
   decoding->stale = decoding->stale || (length > 0 && !hark_rotary_same_rates(rotary_of(decoding), decoding->reach, reach));
   decoding->reach = reach;
+  if (decoding->stale && !has_history(decoding))
+    return hark_fail(decoding->context, HARK_INVALID_ARGUMENT,
+                     "decoding: an error interrupted this stream after %" PRId64 " tokens, expected hark_decoding_truncate() to 0 first",
+                     length);
   if (decoding->stale) {
     decoding->length = 0;
     HARK_TRY(read_in(decoding, decoding->history, length, &logits));
@@ -552,6 +586,8 @@ hark_status hark_decoding_truncate(hark_decoding *decoding, int64_t length) {
   if (length < 0 || length > decoding->length)
     return hark_fail(decoding->context, HARK_INVALID_ARGUMENT, "decoding: cannot cut %" PRId64 " tokens to %" PRId64, decoding->length,
                      length);
+  if (decoding->stream && length > 0 && (length < decoding->length || decoding->stale))
+    return hark_fail(decoding->context, HARK_UNSUPPORTED, "decoding: a stream cannot be cut to %" PRId64 " tokens, expected 0", length);
   if (length < decoding->length) hark_decoding_go_back(decoding, length);
   decoding->has_logits = false;
   return HARK_OK;
@@ -651,6 +687,8 @@ static uint64_t checksum_of(const void *data, size_t bytes) { return hark_checks
 hark_status hark_decoding_save(const hark_decoding *decoding, void *data, size_t bytes) {
   hark_context *context = decoding->context;
   const saved_header header = header_of(decoding);
+  if (decoding->stale && !has_history(decoding))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: an error interrupted this stream, there is nothing to save");
   if (bytes < header.bytes)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: %zu bytes to save into, expected at least %zu", bytes,
                      (size_t)header.bytes);
@@ -767,6 +805,9 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
       return hark_fail(context, HARK_BAD_FILE, "saved decoding: token %zu is %" PRId32 ", expected 0 to %" PRId64, i, token,
                        config_of(decoding->model)->vocabulary - 1);
   }
+  if (header->levels > 0 && header->levels != cache_levels(decoding) && !has_history(decoding))
+    return hark_fail(context, HARK_BAD_FILE, "saved decoding: its caches have %" PRIu64 " levels, expected %" PRIu64, header->levels,
+                     cache_levels(decoding));
   HARK_TRY(check_learned(decoding, header, data));
   if (header->levels > 0 && is_delimited(decoding, &ends) &&
       header->finished != finished_in(decoding, (const char *)data + sizeof *header, header->length))

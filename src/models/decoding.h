@@ -30,7 +30,8 @@ struct hark_decoding {
   bool chunk_ended;         /* the next token begins a chunk, where delimiters cut */
   void *boundary_rows;      /* host, with learned chunks; else NULL (decoding.c) */
   bool has_logits;
-  bool stale; /* caches do not contain exactly the first `length` tokens of the history */
+  bool stream; /* of hark_decoding_options */
+  bool stale;  /* caches do not contain exactly the first `length` tokens of the history */
   int64_t capacity, length, prefill;
   int64_t reach;                /* length of the text whose rotary rates the caches were made with */
   hark_attention_report report; /* counts the pivots that kernel ridge attention corrected */

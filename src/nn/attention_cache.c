@@ -58,6 +58,13 @@ hark_attention_cache_table hark_attention_cache_table_of(const hark_self_attenti
   return table;
 }
 
+int64_t hark_attention_cache_distances(const hark_self_attention_spec *spec, int64_t capacity) {
+  const int64_t all = hark_self_attention_distances(spec, capacity), kept = spec->choice.kept_chunks;
+  if (spec->structure != HARK_STRUCTURE_COMPRESSED || kept == 0) return all;
+  const hark_compressed_decode_attributes decode = decode_of(spec, 0);
+  return hark_min(all, (kept + 2) * (decode.chunk_maximum > 0 ? decode.chunk_maximum : decode.chunk));
+}
+
 int64_t hark_attention_cache_front(const hark_self_attention_spec *spec, const hark_attention_cache *cache, int part, int64_t tokens,
                                    int64_t levels, int64_t finished) {
   const hark_tensor *tensor = &cache->part[part];

@@ -52,6 +52,8 @@ typedef struct hark_attention_cache_table {
     hark_kernel_sums_attributes sums;
   } attributes;
 } hark_attention_cache_table;
+/* The distances of a table of log G that attention to a cache needs. */
+int64_t hark_attention_cache_distances(const hark_self_attention_spec *spec, int64_t capacity);
 hark_attention_cache_table hark_attention_cache_table_of(const hark_self_attention_spec *spec, int64_t capacity);
 
 /* Appends the new rows to those in a part of the cache; *value becomes all rows. */

@@ -127,9 +127,11 @@ static void test_limits(void **state) {
 static void test_threads(void **state) {
   (void)state;
   static const char *const cases[] = {
-      "compressed:B1,H1,L1330,D16,N16,slots=2,select=8", "compressed:B1,H2,K1,L1200,D16,N8,kept=20,globals=4",
-      "compressed:B2,H4,K2,L900,D8,N16,starts,seed=2",   "compressed:B1,H1,L600,D8,N8,dropout=0.2,kept=9,globals=3",
-      "compressed:B3,H1,L700,D8,N8,lengths,slots=4",     "compressed:B1,H1,L1200,D8,N300,slots=64"};
+      "compressed:B1,H1,L1330,D16,N16,slots=2,select=8",      "compressed:B1,H2,K1,L1200,D16,N8,kept=20,globals=4",
+      "compressed:B2,H4,K2,L900,D8,N16,starts,seed=2",        "compressed:B1,H1,L600,D8,N8,dropout=0.2,kept=9,globals=3",
+      "compressed:B3,H1,L700,D8,N8,lengths,slots=4",          "compressed:B1,H1,L1200,D8,N300,slots=64",
+      "compressed:B1,H2,K1,L1100,D8,N16,slots=2,kernel",      "compressed:B3,H2,L500,D8,N8,starts,mask,shared",
+      "compressed:B1,H1,L900,D8,N8,kept=9,kernel,dropout=0.2"};
   static const int64_t threads[] = {2, 3, 4};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (int m = 0; m < attention_machine_count; m++) {
@@ -185,6 +187,53 @@ static void test_equal_logits(void **state) {
       check_problem(&p);
       attention_problem_free(&p);
     }
+}
+
+/* Makes a case whose table is that of quarters, or with `constant` of zeros, each plus `factor`, which f32 has, too. */
+static void make_factored(const char *name, double factor, bool constant, attention_problem *p) {
+  attention_problem_make(name, p);
+  attention_numbers *const table = &p->array[ARRAY_LOG_KERNEL];
+  for (int64_t at = 0; at < table->count; at++)
+    if (isfinite(table->data[at])) table->data[at] = factor + (constant ? 0 : round(4 * table->data[at]) / 4);
+}
+
+/* A factor of G changes no weight and no gradient, and log-sum-exp by its logarithm, whatever its size. */
+static void test_factors_of_the_kernel(void **state) {
+  (void)state;
+  static const char *const cases[] = {"compressed:B1,H2,L256,D8,N8,kernel", "compressed:B1,H2,L256,D8,N8,slots=8,select=200,kernel",
+                                      "compressed:B2,H2,L200,D8,N16,slots=2,shared,mask", "compressed:B1,H1,L200,D8,N8,kernel,hiding"};
+  static const double factors[] = {-1e9, -1048576, -1e4, -300, 300, 1e4, 1048576, 1e9};
+  static const int compared[] = {ARRAY_OUT, ARRAY_DQUERY, ARRAY_DKEY, ARRAY_DVALUE, ARRAY_DLOG_KERNEL};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t f = 0; f < sizeof factors / sizeof *factors; f++)
+      for (int m = 0; m < attention_machine_count; m++) {
+        attention_problem plain, factored;
+        attention_results expected, is;
+        const bool constant = fabs(factors[f]) > 1e8;
+        make_factored(cases[i], 0, constant, &plain);
+        make_factored(cases[i], factors[f], constant, &factored);
+        const bool ran =
+            attention_run_on(&attention_machines[m], &plain, &expected) && attention_run_on(&attention_machines[m], &factored, &is);
+        for (size_t c = 0; ran && c < sizeof compared / sizeof *compared; c++) {
+          const int array = compared[c];
+          double largest = 0;
+          for (int64_t at = 0; at < is.count[array]; at++) largest = fmax(largest, fabs(expected.data[array][at]));
+          for (int64_t at = 0; at < is.count[array]; at++)
+            if (!(fabs(is.data[array][at] - expected.data[array][at]) <= 3e-5 * largest))
+              fail_msg("'%s' times e^%g on %s: %s[%" PRId64 "] is %.9g, expected %.9g", cases[i], factors[f], attention_machines[m].name,
+                       attention_array_names[array], at, is.data[array][at], expected.data[array][at]);
+        }
+        for (int64_t at = 0; ran && at < is.count[ARRAY_LSE]; at++) {
+          const double lse = expected.data[ARRAY_LSE][at] + factors[f];
+          if (is.data[ARRAY_LSE][at] != lse && !(fabs(is.data[ARRAY_LSE][at] - lse) <= 1e-6 * (1 + fabs(lse))))
+            fail_msg("'%s' times e^%g on %s: log_sum_exp[%" PRId64 "] is %.9g, expected %.9g", cases[i], factors[f],
+                     attention_machines[m].name, at, is.data[ARRAY_LSE][at], lse);
+        }
+        if (ran) attention_results_free(&expected);
+        if (ran) attention_results_free(&is);
+        attention_problem_free(&plain);
+        attention_problem_free(&factored);
+      }
 }
 
 /* Weights that are rounded to 0 stay 0 if later rows are not finite. */
@@ -252,6 +301,7 @@ static void test_rows_sum_to_one(void **state) {
     hark_context_destroy(&context);
     attention_rows_sum_to_one(&attention_machines[m], "compressed:B2,H2,L700,D8,N16,slots=4,mask");
     attention_rows_sum_to_one(&attention_machines[m], "compressed:B2,H2,L700,D8,N8,kept=7,globals=5,starts");
+    attention_rows_sum_to_one(&attention_machines[m], "compressed:B2,H2,L700,D8,N16,slots=4,kernel,seed=5");
   }
 }
 
@@ -311,9 +361,10 @@ int main(int argument_count, char **arguments) {
     for (int i = 1; i < argument_count; i++) failures += attention_check_case(arguments[i], true);
     return failures > 0;
   }
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_shapes),      cmocka_unit_test(test_options),      cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_threads),     cmocka_unit_test(test_causality),    cmocka_unit_test(test_rows_sum_to_one),
-      cmocka_unit_test(test_near_starts), cmocka_unit_test(test_equal_logits), cmocka_unit_test(test_faint_weights)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes),        cmocka_unit_test(test_options),
+                                     cmocka_unit_test(test_limits),        cmocka_unit_test(test_threads),
+                                     cmocka_unit_test(test_causality),     cmocka_unit_test(test_rows_sum_to_one),
+                                     cmocka_unit_test(test_near_starts),   cmocka_unit_test(test_equal_logits),
+                                     cmocka_unit_test(test_faint_weights), cmocka_unit_test(test_factors_of_the_kernel)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

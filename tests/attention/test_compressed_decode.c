@@ -378,6 +378,47 @@ static void wrong_starts_are_refused(void **state) {
   test_setup_close(context);
 }
 
+/* Tables of sums with too few levels, heads or distances, and with globals. */
+static void wrong_sums_are_refused(void **state) {
+  (void)state;
+  enum { PARTS = 9 };
+  static const struct {
+    int64_t shape[3], globals, kept;
+    const char *message;
+  } wrong[] = {
+      {{1, 4, 42}, 0, 0, "log_sums is [1, 4, 42], expected [levels, heads or 1, distances] with at least 2 levels, and 42 distances"},
+      {{2, 2, 42}, 0, 0, "log_sums is [2, 2, 42], expected [levels, heads or 1, distances]"},
+      {{2, 4, 41}, 0, 0, "and 42 distances for 42 tokens"},
+      {{2, 1, 15}, 0, 2, "and 16 distances for 42 tokens"},
+      {{2, 1, 42}, 3, 2, "log_sums with global_slots, expected global_slots 0"},
+      {{2, 1, 16}, 0, 2, NULL},
+      {{2, 4, 42}, 0, 0, NULL}};
+  hark_context *context = test_reference_open();
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    const hark_compressed_decode_attributes attributes = {.heads = 4,
+                                                          .key_heads = 2,
+                                                          .chunk = 4,
+                                                          .chunk_slots = 2,
+                                                          .selected_slots = 3,
+                                                          .kept_chunks = wrong[i].kept,
+                                                          .global_slots = wrong[i].globals,
+                                                          .first_position = 40,
+                                                          .scale = 1};
+    const int64_t chunks = wrong[i].kept > 0 ? 3 : 10, globals = wrong[i].globals > 0 ? wrong[i].globals : 1;
+    const int64_t shapes[PARTS][3] = {{1, 2, 12},     {1, 2, 6},       {1, 2, 10},      {1, 8, 6},       {1, 8, 10},
+                                      {chunks, 2, 6}, {chunks, 2, 10}, {globals, 2, 6}, {globals, 2, 10}};
+    hark_tensor inputs[HARK_MAX_INPUTS] = {{.type = HARK_NONE}};
+    hark_inferred inferred = {0};
+    for (int part = 0; part < PARTS; part++)
+      assert_int_equal(hark_tensor_describe(context, HARK_F32, 3, shapes[part], &inputs[part]), HARK_OK);
+    assert_int_equal(hark_tensor_describe(context, HARK_F32, 3, wrong[i].shape, &inputs[PARTS + 2]), HARK_OK);
+    const hark_status status = hark_op_compressed_decode.infer(context, &attributes, inputs, PARTS + 3, &inferred);
+    if (wrong[i].message == NULL ? status != HARK_OK : status == HARK_OK || strstr(hark_context_message(context), wrong[i].message) == NULL)
+      fail_msg("case %zu: %s", i, status == HARK_OK ? "accepted" : hark_context_message(context));
+  }
+  test_setup_close(context);
+}
+
 static void wrong_calls_are_refused(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
@@ -433,7 +474,9 @@ static void wrong_calls_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(rows_equal_those_of_the_whole_text),
                                      cmocka_unit_test(kernels_select_as_the_definition_does),
-                                     cmocka_unit_test(caches_are_as_large_as_needed), cmocka_unit_test(wrong_starts_are_refused),
-                                     cmocka_unit_test(wrong_calls_are_refused)};
+                                     cmocka_unit_test(caches_are_as_large_as_needed),
+                                     cmocka_unit_test(wrong_starts_are_refused),
+                                     cmocka_unit_test(wrong_calls_are_refused),
+                                     cmocka_unit_test(wrong_sums_are_refused)};
   return cmocka_run_group_tests_name("compressed_decode", tests, NULL, NULL);
 }

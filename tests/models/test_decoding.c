@@ -469,6 +469,116 @@ static void a_call_can_be_cancelled(void **state) {
   test_setup_close(context);
 }
 
+/* The models that can read a stream. */
+static const char *const streaming[] = {
+    MODEL("rotary", ATTENTION("compressed", "false") ", \"chunk\": 3, \"chunk_slots\": 2, \"selected_slots\": 9, \"kept_chunks\": 2, "
+                                                     "\"global_slots\": 3"),
+    MODEL("none", ATTENTION("compressed,hierarchical", "false") ", \"hierarchy_block\": 2, \"chunk\": 2, \"chunk_slots\": 2, "
+                                                                "\"selected_slots\": 3, \"kept_chunks\": 3"),
+    MODEL(KERNEL("decay", "model"),
+          ATTENTION("compressed", "false") ", \"chunk\": 5, \"chunk_slots\": 2, \"selected_slots\": 90, \"kept_chunks\": 2")};
+#define STREAMING (sizeof streaming / sizeof *streaming)
+
+/* The bits of a decoding with room for the text, in memory that does not grow with the text. */
+static void streams_have_no_end(void **state) {
+  (void)state;
+  enum { LONG = 900, BEGUN = 130 };
+  static int32_t tokens[LONG];
+  hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 1);
+  small_model_fill(tokens, LONG);
+  for (size_t d = 0; d < STREAMING; d++) {
+    hark_model *model = small_model_make(context, streaming[d], 3);
+    const bool levels = strstr(streaming[d], "hierarchical") != NULL; /* a cache of more levels for more tokens */
+    int left = 1 << 30;
+    hark_decoding_options options = {
+        .struct_size = sizeof options, .stream = true, .cancel = cancel_after, .cancel_user = &left, .capacity = levels ? 1 << 20 : 0};
+    const hark_decoding_options room = {.struct_size = sizeof room, .capacity = levels ? 1 << 20 : LONG};
+    hark_decoding *stream = NULL, *whole = NULL, *again = NULL;
+    size_t bytes = 0, longer = 0;
+    float expected[VOCABULARY];
+    assert_fine(context, hark_decoding_create(context, model, &options, &stream));
+    assert_fine(context, hark_decoding_create(context, model, &options, &again));
+    assert_fine(context, hark_decoding_create(context, model, &room, &whole));
+    assert_int_equal(hark_decoding_capacity(stream), levels ? 1 << 20 : (int64_t)1 << 40);
+    assert_fine(context, hark_decoding_prefill(stream, tokens, BEGUN));
+    assert_fine(context, hark_decoding_prefill(whole, tokens, BEGUN));
+    for (int i = BEGUN; i < LONG; i++) {
+      assert_fine(context, hark_decoding_step(stream, tokens[i]));
+      assert_fine(context, hark_decoding_step(whole, tokens[i]));
+      small_model_same_logits(stream, hark_decoding_logits(whole), "a stream");
+    }
+    memcpy(expected, hark_decoding_logits(whole), sizeof expected);
+    /* saved without its tokens */
+    const size_t size = hark_decoding_saved_bytes(stream);
+    unsigned char *saved = malloc(size);
+    assert_non_null(saved);
+    assert_true(size + LONG * sizeof *tokens <= hark_decoding_saved_bytes(whole));
+    assert_fine(context, hark_decoding_save(stream, saved, size));
+    assert_fine(context, hark_decoding_restore(again, saved, size));
+    small_model_same_logits(again, expected, "a restored stream");
+    assert_fine(context, hark_decoding_step(again, 7));
+    assert_fine(context, hark_decoding_step(stream, 7));
+    small_model_same_logits(again, hark_decoding_logits(stream), "a stream that goes on");
+    assert_failure(context, hark_decoding_restore(whole, saved, size), HARK_BAD_FILE, "do not hold 900 tokens");
+    /* cut, and interrupted */
+    assert_failure(context, hark_decoding_truncate(stream, 5), HARK_UNSUPPORTED, "a stream cannot be cut to 5 tokens, expected 0");
+    assert_failure(context, hark_decoding_step(stream, -1), HARK_INVALID_ARGUMENT, "token 0 is -1");
+    assert_fine(context, hark_decoding_step(stream, 9));
+    left = 1;
+    assert_int_equal(hark_decoding_step(stream, 9), HARK_CANCELLED);
+    left = 1 << 30;
+    assert_failure(context, hark_decoding_step(stream, 9), HARK_INVALID_ARGUMENT, "an error interrupted this stream after 902 tokens");
+    assert_failure(context, hark_decoding_save(stream, saved, hark_decoding_saved_bytes(stream)), HARK_INVALID_ARGUMENT, "nothing to save");
+    assert_fine(context, hark_decoding_truncate(stream, 0));
+    assert_fine(context, hark_decoding_prefill(stream, tokens, BEGUN));
+    for (int i = BEGUN; i < LONG; i++) assert_fine(context, hark_decoding_step(stream, tokens[i]));
+    small_model_same_logits(stream, expected, "a stream that began again");
+    if (!levels) {
+      assert_fine(context, hark_decoding_size(context, model, &options, &bytes));
+      options.capacity = 4096;
+      assert_fine(context, hark_decoding_size(context, model, &options, &longer));
+      assert_int_equal(bytes, longer);
+    }
+    free(saved);
+    hark_decoding_destroy(&stream);
+    hark_decoding_destroy(&again);
+    hark_decoding_destroy(&whole);
+    hark_model_destroy(context, &model);
+  }
+  test_setup_close(context);
+}
+
+/* Models with a cache that grows with the text. */
+static void other_models_read_no_streams(void **state) {
+  (void)state;
+  static const struct {
+    const char *description, *message;
+  } cases[] = {
+      {PLAIN, "a stream, and layer 1 keeps every token, expected layers of structure compressed or hierarchical"},
+      {MODEL("learned", ATTENTION("dense", "false")), "a stream, and learned positions end at the context of 40 tokens"},
+      {MODEL("none", ATTENTION("compressed,window", "false") ", \"chunk\": 4, \"chunk_slots\": 1, \"selected_slots\": 9, "
+                                                             "\"kept_chunks\": 2"),
+       "a stream, and layer 2 keeps every token"},
+      {MODEL("none", ATTENTION("compressed", "false") ", \"chunk\": 4, \"chunk_slots\": 1, \"selected_slots\": 9"),
+       "compressed attention with kept_chunks 0 keeps something of every chunk"},
+      {MODEL("none", ATTENTION("compressed", "false") ", \"chunk\": 4, \"chunk_slots\": 1, \"selected_slots\": 9, \"kept_chunks\": 2, "
+                                                      "\"delimiters\": [7]"),
+       "compressed attention with chunks of different lengths keeps something of every chunk"},
+      {MODEL(SCALED("dynamic", ""), HIERARCHY("4", "neighbour", "first")), "rotary rates depend on the length of the text"}};
+  hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 1);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const hark_decoding_options options = {.struct_size = sizeof options, .stream = true};
+    hark_decoding *decoding = NULL;
+    size_t bytes = 1;
+    hark_model *model = small_model_make(context, cases[i].description, 3);
+    assert_failure(context, hark_decoding_create(context, model, &options, &decoding), HARK_UNSUPPORTED, cases[i].message);
+    assert_null(decoding);
+    assert_failure(context, hark_decoding_size(context, model, &options, &bytes), HARK_UNSUPPORTED, cases[i].message);
+    hark_model_destroy(context, &model);
+  }
+  test_setup_close(context);
+}
+
 static void what_does_not_fit_is_refused(void **state) {
   (void)state;
   hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 1), *reference = test_reference_open();
@@ -599,6 +709,8 @@ int main(void) {
       cmocka_unit_test(saved_bytes_fit_other_capacities),
       cmocka_unit_test(forged_counts_are_refused),
       cmocka_unit_test(forged_rows_of_globals_are_refused),
+      cmocka_unit_test(streams_have_no_end),
+      cmocka_unit_test(other_models_read_no_streams),
       cmocka_unit_test(capacities_have_limits),
       cmocka_unit_test(wrong_saved_bytes_change_nothing),
       cmocka_unit_test(a_call_can_be_cancelled),

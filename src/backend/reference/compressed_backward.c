@@ -38,8 +38,13 @@ static void give_kernel(const chunk_head *t, int64_t n, const chunk_entry *entry
     t->dkernel[n - entry->index] += gradient;
     return;
   }
-  for (int64_t row = hark_chunk_slot_row(&t->chunks, entry->index); row < hark_chunk_slot_row(&t->chunks, entry->index + 1); row++)
-    if (hark_compressed_sees(t, row)) t->dkernel[n - row] += gradient * exp(hark_compressed_log_kernel(t, n - row) - entry->term);
+  const int64_t first = hark_chunk_slot_row(&t->chunks, entry->index), end = hark_chunk_slot_row(&t->chunks, entry->index + 1);
+  double sum = 0; /* 1, but for the rounding of the term */
+  for (int64_t row = first; row < end; row++)
+    if (hark_compressed_sees(t, row)) sum += exp(hark_compressed_log_kernel(t, n - row) - entry->term);
+  if (!(sum > 0 && isfinite(sum))) sum = 1;
+  for (int64_t row = first; row < end; row++)
+    if (hark_compressed_sees(t, row)) t->dkernel[n - row] += gradient / sum * exp(hark_compressed_log_kernel(t, n - row) - entry->term);
 }
 
 static void entry_gradients(chunk_head *t, int64_t n, const chunk_entry *entry, double mean, double *dquery, double *dkey, double *dvalue) {

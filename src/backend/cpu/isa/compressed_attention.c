@@ -13,8 +13,8 @@
  *
  * Cost per head: d multiply-adds for each pair of a query and a slot that it may select, d + dv for each near key and global, dv for each
  * selected slot; backward 3 d + 2 dv for each near key and global, 2 d + 2 dv for each selected slot. Memory of a tree: O(L (d + dv + K) +
- * G (L / m - N) (d + dv)), K selected slots; saved: 2 + 2 K numbers per row and head. Scratch: list of chunks | trees, one or one per
- * worker | tiles per worker.
+ * G (L / m - N) (d + dv)), K selected slots, and with a table of log G O(L (levels + K)) (compressed_kernel.c); saved: 2 + 2 K numbers per
+ * row and head. Scratch: list of chunks | sums by distance (chunk_kernel.h) | trees, one or one per worker | tiles per worker.
  */
 #include <inttypes.h>
 #include <stdio.h>

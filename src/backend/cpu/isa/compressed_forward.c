@@ -6,6 +6,7 @@
  * compressed_select.c selects.
  */
 #include <float.h>
+#include <math.h>
 
 #include "compressed_tile.h"
 
@@ -214,6 +215,9 @@ static void save_selection(const forward_work *work) {
   }
 }
 
+/* A finite number beyond the range becomes the largest one of its sign. */
+static float within_range(double x) { return isfinite(x) && fabs(x) > (double)FLT_MAX ? (float)copysign((double)FLT_MAX, x) : (float)x; }
+
 /* out, log_sum_exp and, for the backward, the sums. */
 static void write_rows(const forward_work *work) {
   const hark_compressed_tile *tile = work->tile;
@@ -237,7 +241,7 @@ static void write_rows(const forward_work *work) {
     }
     if (args->log_sum_exp.data == NULL) continue;
     ((float *)args->log_sum_exp.data)[(item * call->desc->heads + tree->head) * args->query.shape[2] + first + row] =
-        sees ? log_sum[row] : -INFINITY;
+        sees ? within_range((double)log_sum[row] + tree->highest) : -INFINITY;
   }
 }
 

@@ -5,11 +5,14 @@
  *
  * The rows of a slot without masked rows are cut into parts of 2^k rows (chunk_kernel.h). The logarithms of the sums over such parts are in
  * tables, by the distance of a part's row next to the query. Table k + 1 at t is the sum of table k at t and at t + 2^k. So a slot of 2^k
- * rows needs one number for each query, and another one a sum of a few. The unmasked rows of a slot with masked ones are parts of one row.
+ * rows needs one number for each query, and another one a sum of a few. Each run of unmasked rows in a slot is cut by itself.
+ *
+ * A factor of G changes no weight. Therefore the tables are those of G divided by its maximum, which is given back in log-sum-exp.
  *
  * Gradients take the same way back: from a slot to its parts, in proportion to their sums; from table k + 1 to table k; table 0 is log G.
  * They are float64. Those of near keys are summed for each chunk by itself, because different threads have different chunks; those of
- * slots, which are few, by one thread. Cost O(L (K parts + levels)) for a head, memory O(L levels), K selected slots.
+ * slots by one thread. Cost of a head: O(parts) for each query and slot from which it selects, and O(L (K parts + levels)) for gradients, K
+ * selected slots; memory O(L levels).
  */
 #include <float.h>
 
@@ -41,23 +44,31 @@ hark_status HARK_ISA(hark_compressed_kernel_floats)(hark_context *context, const
   return hark_size_add(context, *out, floats, out);
 }
 
-void HARK_ISA(hark_compressed_make_tables)(const hark_compressed_tree *tree) {
+/* The highest finite number; 0 if there is none. */
+static double highest_of(const float *from, int64_t count) {
+  float highest = -INFINITY;
+  for (int64_t t = 0; t < count; t++)
+    if (isfinite(from[t]) && from[t] > highest) highest = from[t];
+  return highest == -INFINITY ? 0 : (double)highest;
+}
+
+void HARK_ISA(hark_compressed_make_tables)(hark_compressed_tree *tree) {
   const hark_tensor *table = &tree->call->args->log_kernel;
   const int64_t rows = tree->chunks.rows, width = hark_compressed_table_width(rows);
   const float *from = (const float *)table->data + tree->head * table->stride[0] + hark_kernel_column(tree->call->desc, table->shape[1], 0);
-  const int64_t distances =
-      hark_min(rows, hark_kernel_distances(tree->call->desc, table->shape[1])); /* a sequence without keys needs few */
+  const int64_t distances = hark_min(rows, hark_kernel_distances(tree->call->desc, table->shape[1]));
+  tree->highest = highest_of(from, distances);
   memset(tree->log_sums, 0, (size_t)(tree->levels * width) * sizeof(float));
   float *to = tree->log_sums + HARK_TILE_QUERIES;
   for (int64_t t = 0; t < distances; t++) {
-    const float term = HARK_LOG2_E * from[t];
-    to[t] = isfinite(from[t]) ? fmaxf(-LARGEST, fminf(LARGEST, term)) : from[t];
+    const double term = (double)HARK_LOG2_E * ((double)from[t] - tree->highest);
+    to[t] = isfinite(from[t]) ? (float)fmax(-(double)LARGEST, term) : from[t];
   }
   for (int level = 1; level < tree->levels; level++) {
     const float *half = to;
     const int64_t step = (int64_t)1 << (level - 1);
     to += width;
-    /* what is computed beyond the last distance is not used; it ends before the room after it does */
+    /* the last vector writes after the last distance, where each table has room for a tile; no query reads those numbers */
     for (int64_t t = 0; t + step < rows; t += HARK_LANES) vf_store(to + t, log_add(vf_load(half + t), vf_load(half + t + step)));
   }
 }
@@ -77,9 +88,13 @@ HARK_SIMD slot_parts parts_of(const hark_compressed_tree *tree, int64_t slot) {
 
 /* The next part: its table, and its row next to the query. False: there is none. */
 HARK_SIMD bool next_part(slot_parts *parts, int *level, int64_t *row) {
-  while (!parts->whole && parts->end > parts->first && parts->tree->rows.weight[parts->end - 1] != 0.0f) parts->end--;
+  const float *weight = parts->tree->rows.weight; /* of masked rows not 0 */
+  while (!parts->whole && parts->end > parts->first && weight[parts->end - 1] != 0.0f) parts->end--;
   if (parts->end <= parts->first) return false;
-  *level = parts->whole ? hark_chunk_part_level(parts->end - parts->first) : 0;
+  int64_t run = parts->end - parts->first;
+  if (!parts->whole)
+    for (run = 1; parts->end - run > parts->first && weight[parts->end - run - 1] == 0.0f;) run++;
+  *level = hark_chunk_part_level(run);
   *row = parts->end - 1;
   parts->end -= (int64_t)1 << *level;
   return true;
@@ -166,8 +181,10 @@ void HARK_ISA(hark_compressed_collect_kernel)(const hark_compressed_tree *tree) 
     const int64_t step = (int64_t)1 << (level - 1);
     for (int64_t t = 0; t < rows; t++) {
       if (from[t] == 0) continue;
-      to[t] += from[t] * exp2((double)half[t] - (double)all[t]);
-      to[t + step] += from[t] * exp2((double)half[t + step] - (double)all[t]);
+      const double first = exp2((double)half[t] - (double)all[t]), second = exp2((double)half[t + step] - (double)all[t]);
+      const double sum = first + second, gradient = sum > 0 && isfinite(sum) ? from[t] / sum : from[t]; /* all[t] is rounded */
+      to[t] += gradient * first;
+      to[t + step] += gradient * second;
     }
   }
   for (int64_t t = 0; t < queries; t++) out[t] = tree->dlog_sums[t];

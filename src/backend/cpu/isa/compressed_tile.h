@@ -56,6 +56,7 @@ typedef struct hark_compressed_tree {
   float *query, *dout;                        /* of the head: [rows][d padded]; backward: [rows][dv padded] */
   int levels;                                 /* of the tables of log G; 0: there are none */
   float *log_sums;                            /* the tables of the head (compressed_kernel.c) */
+  double highest;                             /* log G, by which the tables are lower */
   double *dlog_sums, *near_sums;              /* backward, if the gradient by log G is requested; else NULL */
   float *selected_weight, *selected_gradient; /* backward: [rows][selected]: F P and scale dS of the selected slots */
   float *selected_term;                       /* with dlog_sums: dS */
@@ -107,8 +108,9 @@ void HARK_ISA(hark_compressed_logits)(const hark_compressed_tile *tile, const ha
 
 /* ---- the kernel of the distance (compressed_kernel.c) ---- */
 
-/* Tables of logarithms to base 2, of log2 of the longest slot's rows and one more: table k has, for each distance t, that of the sum of
- * G[t] .. G[t + 2^k - 1], as far as there are rows. Before the first distance and after the last one there is room for a tile. */
+/* Tables of logarithms to base 2, for parts of 1, 2, 4, .. rows up to those of the longest slot: table k has, for each distance t, that of
+ * the sum of G[t] .. G[t + 2^k - 1], as far as there are rows. Before the first distance and after the last one there is room for a
+ * tile. */
 static inline int64_t hark_compressed_table_width(int64_t rows) { return rows + 2 * HARK_TILE_QUERIES; }
 static inline const float *hark_compressed_table(const hark_compressed_tree *tree, int level) {
   return tree->log_sums + level * hark_compressed_table_width(tree->chunks.rows) + HARK_TILE_QUERIES;
@@ -129,7 +131,7 @@ hark_status HARK_ISA(hark_compressed_kernel_floats)(hark_context *context, const
                                                     size_t *out);
 
 /* Makes the tables of the tree's head. */
-void HARK_ISA(hark_compressed_make_tables)(const hark_compressed_tree *tree);
+void HARK_ISA(hark_compressed_make_tables)(hark_compressed_tree *tree);
 
 /* terms [HARK_TILE_QUERIES] <- of a slot for the rows of a tile: the logarithm of the sum of G over its unmasked rows. */
 void HARK_ISA(hark_compressed_slot_terms)(const hark_compressed_tile *tile, int64_t slot, float *terms);
