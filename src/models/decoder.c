@@ -19,14 +19,7 @@ static hark_status declare(hark_context *context, hark_network *network) {
 
 static hark_status all_logits(hark_context *context, const hark_network *network, const hark_forward *forward,
                               const hark_network_input *input, hark_value *logits) {
-  hark_forward own = *forward;
-  hark_value ratio = 0;
-  if (input->penalty != NULL) own.ratio_loss = &ratio;
-  own.sequence_weight = input->weight;
-  HARK_TRY(hark_stack_logits(context, network, &own, input->tokens, false, logits));
-  if (input->penalty != NULL) *input->penalty = ratio;
-  if (input->penalties != NULL) input->penalties[HARK_PENALTY_RATIO] = ratio;
-  return HARK_OK;
+  return hark_stack_logits(context, network, forward, input->tokens, false, logits);
 }
 
 const hark_architecture hark_architecture_decoder = {

@@ -14,6 +14,9 @@
 #define LEARNED                                                                                                                            \
   "train --data text.txt --layers 2 --width 16 --heads 2 --context 24 --batch 4 --threads 1 --structure window,compressed --window 4 "     \
   "--attention-chunk 2 --learned-chunks --evaluate-every 3 --schedule constant --warmup 1 "
+#define LABELLED                                                                                                                           \
+  "train --data pairs --format sequences --layers 2 --width 16 --heads 2 --context 16 --batch 4 --threads 1 --evaluate-every 3 "           \
+  "--structure window,compressed --window 4 --attention-chunk 2 --learned-chunks "
 #define CLASSIFIER                                                                                                                         \
   "train --format text --classes 3 --data texts.tsv --validation-fraction 0.25 --architecture ahca --layers 2 --width 16 --heads 2 "       \
   "--context 12 --chunk-size 4 --model.ahca.chunk-minimum 1 --primary-slots 2 --secondary-slots 4 --selected 2 --batch 4 --threads 1 "     \
@@ -118,9 +121,21 @@ static void learned_chunks_are_trained(void **state) {
   expect("eval learned --learned-chunks", HARK_EXIT_USAGE, "", "--learned-chunks");
 }
 
+/* Packed examples with targets at tokens; blocks that are computed again give the same gradients. */
+static void learned_chunks_of_labelled_tokens(void **state) {
+  (void)state;
+  expect("data make recall --length 16 --pairs 2 --training 64 --validation 16 --test 1 --out pairs", HARK_EXIT_DONE, "", "");
+  expect(LABELLED "--out kept --steps 6", HARK_EXIT_DONE, "step 6", "");
+  expect(LABELLED "--out again --steps 6 --recompute", HARK_EXIT_DONE, "step 6", "");
+  char *const metrics = test_file_text(folder, "again/metrics.jsonl");
+  assert_non_null(strstr(metrics, "train/ratio_loss"));
+  free(metrics);
+  assert_true(loss_of("kept") == loss_of("again"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(decoders_cut_after_texts_as_after_their_tokens),
                                      cmocka_unit_test(classifiers_cut_after_texts_as_after_their_tokens),
-                                     cmocka_unit_test(learned_chunks_are_trained)};
+                                     cmocka_unit_test(learned_chunks_are_trained), cmocka_unit_test(learned_chunks_of_labelled_tokens)};
   return cmocka_run_group_tests(tests, begin, end);
 }
