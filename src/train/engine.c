@@ -187,7 +187,7 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   forward->tape = engine->tape;
   forward->parameters = &engine->network->parameters;
   forward->logit_rows = hark_engine_rows_now(&engine->rows);
-  hark_value logits = 0, target = 0, penalty = 0, ratio = 0, penalties[HARK_PENALTIES] = {0};
+  hark_value logits = 0, target = 0, penalty = 0, penalties[HARK_PENALTIES] = {0};
   const double sequences = (double)(engine->config->train.batch * engine->config->train.accumulate);
   hark_network_input input = {.weight = classes || hark_engine_has_vectors(engine) ? weight : 1 / sequences};
   if (forward->training) {
@@ -224,11 +224,10 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
                                                 : classes ? &batch->rows
                                                           : one_row);
   HARK_TRY(hark_tape_leaf(engine->tape, &targets, NULL, &target));
-  if (forward->training) forward->ratio_loss = &ratio; /* of a decoder; the tape keeps a pointer to *forward */
+  if (forward->training) forward->ratio_loss = &engine->terms[HARK_TERM_RATIO]; /* of a decoder; it and *forward outlive the backward */
   forward->sequence_weight = input.weight;
   HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
-  forward->ratio_loss = NULL;
-  if (ratio != 0) penalty = penalties[HARK_PENALTY_RATIO] = ratio;
+  if (engine->terms[HARK_TERM_RATIO] != 0) penalty = penalties[HARK_PENALTY_RATIO] = engine->terms[HARK_TERM_RATIO];
   HARK_TRY(hark_tape_apply(engine->tape, &hark_op_argmax, NULL, 1, &logits, 0, predicted));
   HARK_TRY(loss_of_targets(engine, logits, target, weight, forward->training, loss));
   end_outputs(engine, logits);
