@@ -267,8 +267,8 @@ typedef enum hark_stored {
     "normalisation cme: learn a noise of every key and head, which is computed from its token and added to the ridge",                     \
     HARK_NEEDS_CME ", model.architecture decoder|encoder|masked_encoder", WEIGHTS, CHANGED, 1)                                             \
   X(attention.chunk, "attention-chunk", INT, "64", "[1, 1048576]", HARK_FLAG_OF_EXCHANGE, "M",                                             \
-    "structure compressed: number of tokens in a chunk, with delimiters the fewest; a query attends one by one to the tokens of its "      \
-    "chunk and of the one before",                                                                                                         \
+    "structure compressed: number of tokens in a chunk, with delimiters or learned chunks the fewest; a query attends one by one to "      \
+    "the tokens of its chunk and of the one before",                                                                                       \
     HARK_NEEDS_COMPRESSED, MEANING, GROUP_NEEDED, 1)                                                                                       \
   X(attention.chunk_slots, "chunk-slots", INT, "1", "[1, 1048576]", HARK_FLAG_OF_EXCHANGE, "C",                                            \
     "structure compressed: number of slots of an earlier chunk, which are means of keys and values over parts of it",                      \
