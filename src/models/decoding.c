@@ -72,11 +72,16 @@ static bool has_history(const hark_decoding *decoding) {
 
 /* ---- learned chunks ---- */
 
+/* Of one query or key of a boundary. */
+static size_t boundary_key_bytes(const hark_decoding *decoding) {
+  const hark_network *network = decoding->model->network;
+  return (size_t)network->config.width * hark_type_bytes(network->parameters.type);
+}
+
 /* Queries and keys of the boundaries of a pass on the host, and the key of the token before them. */
 static size_t boundary_bytes(const hark_decoding *decoding) {
-  const hark_network *network = decoding->model->network;
-  if (!hark_boundaries_are_learned(network)) return 0;
-  return (size_t)(2 * decoding->prefill + 1) * (size_t)network->config.width * hark_type_bytes(network->parameters.type);
+  if (!hark_boundaries_are_learned(decoding->model->network)) return 0;
+  return (size_t)(2 * decoding->prefill + 1) * boundary_key_bytes(decoding);
 }
 
 /* Cuts the tokens of a pass by the queries and keys of their boundaries. */
@@ -88,7 +93,7 @@ static hark_status learn_chunks(void *user, const hark_tensor *query, const hark
   if (query->data == NULL || starts->data == NULL) return HARK_OK; /* without memory: shapes only */
   (void)has_unequal_chunks(decoding, &ends);
   const int64_t width = query->shape[2];
-  const size_t bytes = (size_t)width * hark_type_bytes(query->type);
+  const size_t bytes = boundary_key_bytes(decoding);
   char *const keys = decoding->boundary_rows, *const queries = keys + (size_t)(decoding->prefill + 1) * bytes; /* row 0: the key before */
   HARK_TRY(hark_backend_read(context, queries, (const char *)query->data + (size_t)first * bytes, (size_t)count * bytes));
   HARK_TRY(hark_backend_read(context, keys + bytes, (const char *)key->data + (size_t)first * bytes, (size_t)count * bytes));
@@ -647,11 +652,6 @@ static size_t part_bytes(const hark_decoding *decoding, const saved_header *head
 
 static size_t history_bytes(const hark_decoding *decoding, const saved_header *header) {
   return has_history(decoding) ? (size_t)header->length * sizeof *decoding->history : 0;
-}
-
-static size_t boundary_key_bytes(const hark_decoding *decoding) {
-  const hark_network *network = decoding->model->network;
-  return (size_t)network->config.width * hark_type_bytes(network->parameters.type);
 }
 
 /* Of learned chunks. */
